@@ -1,0 +1,55 @@
+"""ELMo (Peters et al. 2018): word vectors that depend on their sentence.
+
+    import elmore
+
+    elmo = elmore.load("weights.hdf5", options="options.json")
+    vectors = elmo.embed([["He", "sat", "by", "the", "bank"]])
+
+Everything named in `__all__` is loaded on first use, so that `import elmore` costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from elmore.bilm.config import BiLMConfig as BiLMConfig
+    from elmore.bilm.model import BiLM as BiLM
+    from elmore.embedder import Embedder as Embedder
+    from elmore.embedder import load as load
+    from elmore.errors import InputError as InputError
+    from elmore.mix import Elmo as Elmo
+    from elmore.mix import ScalarMix as ScalarMix
+    from elmore.mix import max_pool as max_pool
+    from elmore.mix import mean_pool as mean_pool
+    from elmore.text.characters import encode_sentences as encode_sentences
+    from elmore.text.tokenize import tokenize as tokenize
+    from elmore.vectors.formats import read_vectors as read_vectors
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "BiLM": "elmore.bilm.model",
+    "BiLMConfig": "elmore.bilm.config",
+    "Elmo": "elmore.mix",
+    "Embedder": "elmore.embedder",
+    "InputError": "elmore.errors",
+    "ScalarMix": "elmore.mix",
+    "encode_sentences": "elmore.text.characters",
+    "load": "elmore.embedder",
+    "max_pool": "elmore.mix",
+    "mean_pool": "elmore.mix",
+    "read_vectors": "elmore.vectors.formats",
+    "tokenize": "elmore.text.tokenize",
+}
+
+__all__ = ["__version__", *_HOME]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'elmore' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

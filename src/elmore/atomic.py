@@ -1,0 +1,55 @@
+"""Files that are either complete or not there.
+
+What is being written has a temporary name in the same folder, and moves into place at the end.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from elmore.errors import InputError
+
+
+def refuse_existing(path: Path, *, overwrite: bool) -> None:
+    """Raise if something is at `path` that nobody has agreed to lose."""
+    if not overwrite and path.exists() and not _is_empty_folder(path):
+        raise InputError(
+            f"{path} exists already. Choose another name, or pass --overwrite to replace it."
+        )
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary name for a file that appears at `path` only if the block succeeds."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder that appears at `path` only if the block succeeds."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    previous = path.with_name(f".{path.name}.{os.getpid()}.old")
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        if path.exists():
+            os.replace(path, previous)  # a folder can't be replaced in one move
+        os.replace(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if previous.is_dir():
+            shutil.rmtree(previous)
+        else:
+            previous.unlink(missing_ok=True)
+
+
+def _is_empty_folder(path: Path) -> bool:
+    return path.is_dir() and not any(path.iterdir())

@@ -1,0 +1,125 @@
+"""Whatever names a model (a folder, released files, an archive) to a biLM."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from elmore.bilm.model import BiLM
+from elmore.checkpoint.directory import CONFIG, VOCABULARY, read_config, read_directory
+from elmore.checkpoint.hdf5 import read_hdf5
+from elmore.errors import InputError
+from elmore.text.vocabulary import Vocabulary
+
+_WEIGHTS = (".hdf5", ".h5")
+_ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz")
+
+
+class Pretrained(NamedTuple):
+    """A biLM, the vocabulary of a word-input model, and where they come from."""
+
+    bilm: BiLM
+    vocabulary: Vocabulary | None
+    provenance: dict[str, Any]
+
+
+def read_pretrained(
+    model: Path | str, *, options: Path | str | None = None, vocab: Path | str | None = None
+) -> Pretrained:
+    """Load a model.
+
+    Args:
+        model: A folder written by elmore; released HDF5 weights; a folder or an archive (zip, tar)
+            that holds either.
+        options: The options.json of HDF5 weights; looked for beside them if not given.
+        vocab: The vocabulary file of a word-input model; looked for beside the weights too.
+    """
+    with _unpacked(Path(model)) as path:
+        weights = _find_weights(path)
+        if weights.is_dir():
+            bilm, provenance = read_directory(weights), read_config(weights).get("provenance", {})
+            folder = weights
+        else:
+            settings = Path(options) if options else _find_options(weights)
+            bilm = read_hdf5(weights, settings)
+            provenance = {"weights": weights.name, "options": settings.name}
+            folder = weights.parent
+        return Pretrained(bilm, _read_vocabulary(bilm, folder, vocab), provenance)
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[Path]:
+    """Yield the path itself or, for an archive, a temporary folder with its files."""
+    if not path.exists():
+        raise InputError(
+            f"{path}: no such model; expected a folder written by elmore, a folder or an archive "
+            "with released files, or HDF5 weights"
+        )
+    if path.is_dir() or not path.name.endswith(_ARCHIVES):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="elmore-") as folder:
+        try:
+            # "data" refuses members that would land outside the folder; zip strips such names.
+            safe = {} if path.suffix == ".zip" else {"filter": "data"}
+            shutil.unpack_archive(path, folder, **safe)  # type: ignore[arg-type]
+        except (shutil.ReadError, EOFError) as error:
+            raise InputError(f"{path} is not a readable archive ({error})") from error
+        yield Path(folder)
+
+
+def _find_weights(path: Path) -> Path:
+    """Return the elmore folder, or the HDF5 file, that is meant by a path."""
+    if path.is_file():
+        return path
+    folders = [path, *sorted(p for p in path.iterdir() if p.is_dir())]
+    for folder in folders:
+        if (folder / CONFIG).is_file():
+            return folder
+    for folder in folders:
+        found = sorted(p for p in folder.iterdir() if p.suffix in _WEIGHTS)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(p.name for p in found)
+            raise InputError(f"{folder} holds several weight files ({names}); name one of them")
+    raise InputError(
+        f"{path} holds no model; expected {CONFIG} with model.safetensors, or HDF5 weights with "
+        "options.json"
+    )
+
+
+def _find_options(weights: Path) -> Path:
+    """Return the options beside released weights: `options.json`, or named as they are."""
+    candidates = [
+        weights.with_name(weights.stem.replace("weights", "options") + ".json"),
+        weights.with_name("options.json"),
+    ]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise InputError(
+        f"{weights} comes without its options: no {candidates[1]}. "
+        'Name the file: elmore.load("weights.hdf5", options="options.json"), or --options.'
+    )
+
+
+def _read_vocabulary(bilm: BiLM, folder: Path, vocab: Path | str | None) -> Vocabulary | None:
+    size = bilm.config.vocab_size
+    path = Path(vocab) if vocab else folder / VOCABULARY
+    if not path.is_file():
+        if size is None and vocab is None:
+            return None
+        raise InputError(
+            f"{path}: no such file. This model reads words, so it needs its vocabulary, one word "
+            'a line: elmore.load(..., vocab="vocab.txt"), or --vocab.'
+        )
+    vocabulary = Vocabulary.read(path)
+    if size is not None and len(vocabulary) != size:
+        raise InputError(
+            f"{path} has {len(vocabulary)} words, the model's table {size}: "
+            "they do not belong together"
+        )
+    return vocabulary

@@ -1,0 +1,336 @@
+"""(4) Sentences in, arrays out: what most people use.
+
+B sentences, J layers, T tokens, W words, D dim.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32
+from torch import Tensor
+
+from elmore.bilm.model import BiLM, BiLMState
+from elmore.checkpoint.pretrained import read_pretrained
+from elmore.errors import InputError
+from elmore.mix import max_pool, mean_pool
+from elmore.text.characters import encode_words
+from elmore.text.sentences import (
+    EncodeWords,
+    Sentence,
+    TokenBatch,
+    batch_sentences,
+    check_sentence,
+    frame,
+)
+from elmore.text.tokenize import TokenizerName, get_tokenizer
+from elmore.text.vocabulary import Vocabulary
+
+Layers = Literal["all", "top", "average"] | int
+Device = Literal["auto", "cpu", "cuda"]
+Precision = Literal["fp32", "bf16"]
+
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_BATCHES_SORTED = 8  # sentences of so many batches are sorted by length together
+_CACHED_WORDS = 32_768
+_ENCODED_AT_ONCE = 128  # the filters need 400 kB a word at the paper's size
+
+
+class Embedded(NamedTuple):
+    """A sentence and its vectors: (J, W, D) for all layers, else (W, D)."""
+
+    tokens: list[str]
+    vectors: Float32[np.ndarray, "..."]
+
+
+def load(
+    model: Path | str | None = None,
+    *,
+    options: Path | str | None = None,
+    vocab: Path | str | None = None,
+    device: Device = "auto",
+    precision: Precision = "fp32",
+    tokenizer: TokenizerName = "moses",
+) -> "Embedder":
+    """Load a model to embed sentences with.
+
+    Args:
+        model: A folder written by elmore, released HDF5 weights, or an archive of either.
+        options: The options.json of HDF5 weights; looked for beside them if not given.
+        vocab: The vocabulary of a model that reads words instead of characters.
+        device: `auto` takes a GPU if there is one.
+        precision: `fp32` is exact; `bf16` halves the memory and keeps about three digits.
+        tokenizer: For sentences that come as strings.
+    """
+    if model is None:
+        raise InputError(
+            "no pre-trained model ships with this version; name one: "
+            'elmore.load("model-folder") or elmore.load("weights.hdf5", options="options.json")'
+        )
+    pretrained = read_pretrained(model, options=options, vocab=vocab)
+    return Embedder(
+        pretrained.bilm,
+        vocabulary=pretrained.vocabulary,
+        provenance=pretrained.provenance,
+        device=device,
+        precision=precision,
+        tokenizer=tokenizer,
+    )
+
+
+class Embedder:
+    """A biLM that takes sentences as people have them and returns numpy arrays.
+
+    A sentence has one set of vectors, whatever its batch and whatever came before it, and the
+    same call gives the same bits: nothing is remembered from one call to the next.
+    """
+
+    def __init__(
+        self,
+        bilm: BiLM,
+        *,
+        vocabulary: Vocabulary | None = None,
+        provenance: dict[str, Any] | None = None,
+        device: Device = "auto",
+        precision: Precision = "fp32",
+        tokenizer: TokenizerName = "moses",
+    ) -> None:
+        if precision not in _DTYPES:
+            raise InputError(f"precision must be {' or '.join(_DTYPES)}, got {precision!r}")
+        self.device = _find_device(device)
+        self.bilm = bilm.eval().to(self.device, _DTYPES[precision])
+        self.vocabulary = vocabulary
+        self.provenance = provenance or {}
+        self.precision = precision
+        self.tokenizer: TokenizerName = tokenizer
+        self._encode_words: EncodeWords
+        if bilm.config.vocab_size is None:
+            self._encode_words = partial(encode_words, width=bilm.config.max_characters)
+        elif vocabulary is not None:
+            self._encode_words = vocabulary.encode_words
+        else:
+            raise InputError("this biLM reads words: pass its vocabulary")
+
+    @property
+    def num_layers(self) -> int:
+        """The layers of a word: the token layer, and one for each LSTM layer."""
+        return self.bilm.config.num_layers + 1
+
+    @property
+    def dim(self) -> int:
+        """The width of a vector, both directions together."""
+        return 2 * self.bilm.config.dim
+
+    def embed(
+        self,
+        sentences: Iterable[str | Sentence],
+        *,
+        layers: Layers = "all",
+        carry_state: bool = False,
+        batch_words: int | None = None,
+    ) -> list[Float32[np.ndarray, "..."]]:
+        """Return the vectors of each sentence, in the order of the sentences.
+
+        Args:
+            sentences: A string is tokenized; a list of tokens is taken as it is.
+            layers: `all` (J, W, D); `top`, `average` or the number of a layer (W, D).
+            carry_state: Read the sentences as one text, one after the other, each from the state
+                that the one before left behind, as the released programs do. Slower.
+            batch_words: Tokens that are computed at once, padding included.
+        """
+        stream = self.stream(
+            sentences, layers=layers, carry_state=carry_state, batch_words=batch_words
+        )
+        return [vectors for _, vectors in stream]
+
+    def stream(
+        self,
+        sentences: Iterable[str | Sentence],
+        *,
+        layers: Layers = "all",
+        carry_state: bool = False,
+        batch_words: int | None = None,
+    ) -> Iterator[Embedded]:
+        """Yield tokens and vectors sentence by sentence, in memory that does not grow.
+
+        The arguments are those of `embed`.
+        """
+        self._check_layers(layers)
+        words = _WordVectors(self.bilm, self._encode_words, self.device)
+        tokenized = self._tokenize(sentences)
+        if carry_state:
+            yield from self._embed_in_sequence(tokenized, layers, words)
+            return
+        size = batch_words or (1024 if self.device.type == "cpu" else 16_384)
+        for window in _windows(tokenized, size * _BATCHES_SORTED):
+            found: dict[int, Embedded] = {}
+            for rows in _batches([len(tokens) + 2 for tokens in window], size):
+                chosen = [window[row] for row in rows]
+                vectors, _ = self._run(chosen, layers, words, state=None)
+                found |= zip(rows, map(Embedded, chosen, vectors), strict=True)
+            for row in range(len(window)):
+                yield found.pop(row)
+
+    def sentence_vectors(
+        self,
+        sentences: Iterable[str | Sentence],
+        *,
+        layers: Literal["top", "average"] | int = "average",
+        pool: Literal["mean", "max"] = "mean",
+    ) -> Float32[np.ndarray, "N D"]:
+        """Return one vector a sentence: the mean or the maximum over its words."""
+        if pool not in ("mean", "max"):
+            raise InputError(f"pool must be mean or max, got {pool!r}")
+        reduce = mean_pool if pool == "mean" else max_pool
+        rows = []
+        for _, vectors in self.stream(sentences, layers=layers):
+            words = torch.from_numpy(vectors)[None]  # (1, W, D)
+            rows.append(reduce(words, torch.ones(words.shape[:2], dtype=torch.bool))[0].numpy())
+        return np.stack(rows) if rows else np.zeros((0, self.dim), dtype=np.float32)
+
+    def word_vectors(self, words: Sequence[str]) -> Float32[np.ndarray, "N d"]:
+        """Return the vectors of words without context, x_k: half the width of layer 0."""
+        lookup = _WordVectors(self.bilm, self._encode_words, self.device)
+        return lookup(check_sentence(words, 0)).float().cpu().numpy()
+
+    def encode(self, sentences: Iterable[str | Sentence]) -> TokenBatch:
+        """Return the batch that `BiLM` and `Elmo` take."""
+        return batch_sentences(self._tokenize(sentences), self._encode_words)
+
+    def _tokenize(self, sentences: Iterable[str | Sentence]) -> Iterator[list[str]]:
+        if isinstance(sentences, str):
+            raise TypeError(
+                f"expected a list of sentences, got one string ({sentences[:40]!r}). "
+                "Put it in a list: elmo.embed([sentence])."
+            )
+        split = get_tokenizer(self.tokenizer)
+        for i, sentence in enumerate(sentences):
+            yield split(sentence) if isinstance(sentence, str) else [*check_sentence(sentence, i)]
+
+    def _check_layers(self, layers: Layers) -> None:
+        if layers not in ("all", "top", "average", *range(self.num_layers)):
+            raise InputError(
+                f"layers must be all, top, average or a number from 0 to {self.num_layers - 1}, "
+                f"got {layers!r}"
+            )
+
+    def _embed_in_sequence(
+        self, sentences: Iterable[list[str]], layers: Layers, words: "_WordVectors"
+    ) -> Iterator[Embedded]:
+        state = None
+        for tokens in sentences:
+            [vectors], state = self._run([tokens], layers, words, state)
+            yield Embedded(tokens, vectors)
+
+    @torch.inference_mode()
+    def _run(
+        self,
+        sentences: Sequence[list[str]],
+        layers: Layers,
+        words: "_WordVectors",
+        state: BiLMState | None,
+    ) -> tuple[list[Float32[np.ndarray, "..."]], BiLMState]:
+        """Embed one batch."""
+        framed = [frame(tokens) for tokens in sentences]
+        lengths = torch.tensor([len(tokens) for tokens in framed])
+        x = torch.nn.utils.rnn.pad_sequence(
+            words(list(chain.from_iterable(framed))).split(lengths.tolist()), batch_first=True
+        )  # (B, T, d)
+        mask = torch.arange(x.shape[1]) < lengths[:, None]
+        output = self.bilm.contextualize(x, mask.to(self.device), state)
+        chosen = _choose(output.layers, layers).float().cpu().numpy()  # (B, J, T, D) or (B, T, D)
+        # Copies: a view of one sentence would keep the whole padded batch alive.
+        vectors = [
+            row[..., 1 : len(tokens) + 1, :].copy()
+            for row, tokens in zip(chosen, sentences, strict=True)
+        ]
+        return vectors, output.state
+
+
+class _WordVectors:
+    """Token vectors, each distinct word encoded once as long as the table has room.
+
+    When the table is full it starts over: frequent words are back at once, and a hit costs
+    one look-up, with no order of use to keep.
+    """
+
+    def __init__(self, bilm: BiLM, encode: EncodeWords, device: torch.device) -> None:
+        self._bilm = bilm
+        self._encode = encode
+        self._device = device
+        self._row: dict[str, int] = {}
+        self._table = self._room_for(_CACHED_WORDS)
+
+    @torch.inference_mode()
+    def __call__(self, words: Sequence[str]) -> Float[Tensor, "N d"]:
+        distinct = dict.fromkeys(words)
+        if len(self._row.keys() | distinct.keys()) > _CACHED_WORDS:
+            self._row.clear()
+        new = [word for word in distinct if word not in self._row]
+        if new:
+            self._add(new)
+        return self._table[torch.tensor([self._row[word] for word in words], device=self._device)]
+
+    def _add(self, words: list[str]) -> None:
+        if len(words) > len(self._table):  # one batch alone has more words than the table
+            self._table = self._room_for(len(words))
+        for some in _chunks(words, _ENCODED_AT_ONCE):
+            rows = range(len(self._row), len(self._row) + len(some))
+            self._table[rows.start : rows.stop] = self._bilm.encode(
+                self._encode(some).to(self._device)
+            )
+            self._row |= zip(some, rows, strict=True)
+
+    def _room_for(self, count: int) -> Float[Tensor, "N d"]:
+        return next(self._bilm.parameters()).new_empty(count, self._bilm.config.dim)
+
+
+def _chunks(words: list[str], size: int) -> Iterator[list[str]]:
+    for start in range(0, len(words), size):
+        yield words[start : start + size]
+
+
+def _choose(layers: Tensor, which: Layers) -> Tensor:
+    if which == "all":
+        return layers
+    if which == "average":
+        return layers.mean(dim=1)
+    return layers[:, -1 if which == "top" else which]
+
+
+def _windows(sentences: Iterable[list[str]], max_words: int) -> Iterator[list[list[str]]]:
+    """Cut a stream of sentences into lists of about `max_words` words."""
+    window: list[list[str]] = []
+    count = 0
+    for tokens in sentences:
+        window.append(tokens)
+        count += len(tokens) + 2
+        if count >= max_words:
+            yield window
+            window, count = [], 0
+    if window:
+        yield window
+
+
+def _batches(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+    """Group sentences of like length, so that a padded batch has at most `max_tokens`."""
+    batch: list[int] = []
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and lengths[row] * (len(batch) + 1) > max_tokens:
+            yield batch
+            batch = []
+        batch.append(row)
+    yield batch
+
+
+def _find_device(device: Device) -> torch.device:
+    if device not in ("auto", "cpu", "cuda"):
+        raise InputError(f"device must be auto, cpu or cuda, got {device!r}")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("device cuda was asked for, but PyTorch finds no GPU; try device='cpu'")
+    has_gpu = device == "cuda" or (device == "auto" and torch.cuda.is_available())
+    return torch.device("cuda" if has_gpu else "cpu")

@@ -1,0 +1,175 @@
+"""(3) Layers to one vector: Eq. (1), with weights that a task learns.
+
+B sentences, J layers, T tokens, W words, D dim.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from elmore.bilm.model import BiLM
+from elmore.errors import InputError
+from elmore.text.sentences import TokenBatch
+
+MixWeights = Literal["learned", "average", "top"] | Sequence[float]
+LayerNorm = bool | Literal["token", "allennlp", "bilm-tf"]
+
+
+class ScalarMix(nn.Module):
+    """ELMo_k = gamma * sum_j s_j h_kj with s = softmax(w), Eq. (1).
+
+    Starts as the plain average of the layers: w = 0, gamma = 1.
+
+    Args:
+        num_layers: Layers to mix, L + 1.
+        weights: `learned`; `average` or `top`, which learn gamma alone; or fixed values of w,
+            before the softmax, with gamma fixed at 1.
+        layer_norm: False; `token` (or True) to normalize each vector; `allennlp` or `bilm-tf` for
+            one mean and variance over all tokens of the batch, as the released code has it.
+    """
+
+    def __init__(
+        self, num_layers: int, *, weights: MixWeights = "learned", layer_norm: LayerNorm = False
+    ) -> None:
+        super().__init__()
+        if layer_norm not in (False, True, "token", "allennlp", "bilm-tf"):
+            raise InputError(
+                f"layer_norm must be False, True, token, allennlp or bilm-tf, got {layer_norm!r}"
+            )
+        self.layer_norm: LayerNorm = "token" if layer_norm is True else layer_norm
+        self.gamma = nn.Parameter(torch.ones(()))
+        if weights == "learned":
+            self.w = nn.Parameter(torch.zeros(num_layers))
+        elif weights == "average":
+            self.register_buffer("w", torch.zeros(num_layers))
+        elif weights == "top":
+            # exp(-inf) = 0: the softmax leaves exactly the top layer.
+            self.register_buffer("w", torch.tensor([-torch.inf] * (num_layers - 1) + [0.0]))
+        elif isinstance(weights, str) or len(weights) != num_layers:
+            raise InputError(
+                f"weights must be learned, average, top or {num_layers} numbers, got {weights!r}"
+            )
+        else:
+            self.register_buffer("w", torch.tensor(weights, dtype=torch.float32))
+            self.gamma.requires_grad_(False)
+
+    def forward(
+        self, layers: Float[Tensor, "B J T D"], mask: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """Mix the layers. `mask` marks the tokens that a batch-wide layer norm counts."""
+        if layers.shape[1] != len(self.w):
+            raise InputError(f"expected {len(self.w)} layers to mix, got {layers.shape[1]}")
+        if self.layer_norm == "token":
+            # Deviation: the released code takes one mean and variance over the whole batch,
+            # so that a sentence's vectors depend on its neighbours.
+            layers = F.layer_norm(layers, layers.shape[-1:])
+        elif self.layer_norm:
+            layers = _normalize_batch(layers, mask)
+        return self.gamma * torch.einsum("j,bjtd->btd", self.w.softmax(dim=0), layers)
+
+    def penalty(self) -> Float[Tensor, ""]:
+        """Return ||w||^2; scaled by lambda it pulls the mix to a plain average (section 5.1)."""
+        return self.w.square().sum() if self.w.requires_grad else self.w.new_zeros(())
+
+
+def _normalize_batch(
+    layers: Float[Tensor, "B J T D"], mask: Bool[Tensor, "B T"] | None
+) -> Float[Tensor, "B J T D"]:
+    """Give each layer mean 0 and variance 1 over all real tokens and dimensions of the batch."""
+    real = torch.ones_like(layers[:, :1, :, :1]) if mask is None else mask[:, None, :, None]
+    real = real.to(layers.dtype)
+    count = real.sum() * layers.shape[-1]
+    mean = (layers * real).sum(dim=(0, 2, 3), keepdim=True) / count  # (1, J, 1, 1)
+    variance = ((layers - mean) * real).square().sum(dim=(0, 2, 3), keepdim=True) / count
+    return (layers - mean) / (variance + 1e-12).sqrt()
+
+
+class Elmo(nn.Module):
+    """A biLM with one or more mixes of its layers, each learned by the task.
+
+    The biLM runs once however many mixes there are: one for the input of the task RNN and,
+    where it helps, another for its output (section 3.3).
+
+    Args:
+        bilm: The language model; the task's own, if it is not frozen.
+        num_mixes: Representations to return.
+        weights: See `ScalarMix`.
+        layer_norm: See `ScalarMix`.
+        dropout: On each representation.
+        frozen: Keep the biLM as it is. Otherwise the task trains it too.
+        keep_boundaries: Return the vectors of `<S>` and `</S>` as well.
+        projection_dim: Map each representation to this width, linearly.
+    """
+
+    def __init__(
+        self,
+        bilm: BiLM,
+        *,
+        num_mixes: int = 1,
+        weights: MixWeights = "learned",
+        layer_norm: LayerNorm = False,
+        dropout: float = 0.5,
+        frozen: bool = True,
+        keep_boundaries: bool = False,
+        projection_dim: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.bilm = bilm.requires_grad_(not frozen)
+        self.frozen = frozen
+        self.keep_boundaries = keep_boundaries
+        width = 2 * bilm.config.dim
+        self.dim = projection_dim or width
+        self.mixes = nn.ModuleList(
+            ScalarMix(bilm.config.num_layers + 1, weights=weights, layer_norm=layer_norm)
+            for _ in range(num_mixes)
+        )
+        self.projections = nn.ModuleList(
+            nn.Linear(width, projection_dim) if projection_dim else nn.Identity()
+            for _ in range(num_mixes)
+        )
+        self.dropout = nn.Dropout(dropout)
+        self.train(self.training)
+
+    def forward(self, batch: TokenBatch) -> list[Float[Tensor, "B T D"]]:
+        """Return one tensor per mix; padding is zero."""
+        with torch.set_grad_enabled(not self.frozen and torch.is_grad_enabled()):
+            layers = self.bilm(batch.ids, batch.mask).layers
+        return self.mix(layers, batch.mask)
+
+    def mix(
+        self, layers: Float[Tensor, "B J T D"], mask: Bool[Tensor, "B T"]
+    ) -> list[Float[Tensor, "B W D"]]:
+        """Mix layers that a biLM has returned, boundaries included."""
+        words = F.pad(mask[:, 2:], (1, 1))  # (B, T), off at <S> and </S>
+        kept = mask if self.keep_boundaries else words
+        inner = slice(None) if self.keep_boundaries else slice(1, -1)
+        outputs = []
+        for mix, project in zip(self.mixes, self.projections, strict=True):
+            # The two released programs differ in what a batch-wide norm counts.
+            mixed = mix(layers, mask if mix.layer_norm == "allennlp" else words)[:, inner]
+            outputs.append(self.dropout(project(mixed)) * kept[:, inner, None])
+        return outputs
+
+    def train(self, mode: bool = True) -> "Elmo":
+        """Switch to training; a frozen biLM has no dropout, also while the task trains."""
+        super().train(mode)
+        self.bilm.train(mode and not self.frozen)
+        return self
+
+
+def mean_pool(vectors: Float[Tensor, "B W D"], mask: Bool[Tensor, "B W"]) -> Float[Tensor, "B D"]:
+    """Average the words of each sentence; a sentence without words is zero."""
+    count = mask.sum(dim=1, keepdim=True).clamp(min=1)
+    return (vectors * mask[..., None]).sum(dim=1) / count
+
+
+def max_pool(vectors: Float[Tensor, "B W D"], mask: Bool[Tensor, "B W"]) -> Float[Tensor, "B D"]:
+    """Take the maximum over the words of each sentence; a sentence without words is zero."""
+    lowest = torch.finfo(vectors.dtype).min
+    # One position more, all lowest, so that a batch without any word has a maximum too.
+    filled = F.pad(vectors.masked_fill(~mask[..., None], lowest), (0, 0, 0, 1), value=lowest)
+    return filled.amax(dim=1).masked_fill(~mask.any(dim=1, keepdim=True), 0)

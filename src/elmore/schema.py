@@ -1,0 +1,56 @@
+"""Mappings, read from JSON or TOML, to frozen dataclasses, or an error that says what is wrong."""
+
+import difflib
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from elmore.errors import InputError
+
+T = TypeVar("T")
+
+
+def from_mapping(cls: type[T], values: object, where: str) -> T:
+    """Build a dataclass from a mapping, field by field; `where` begins every message."""
+    if not isinstance(values, Mapping):
+        raise InputError(f"{where}: expected a table of settings, got {values!r:.60}")
+    types_of = get_type_hints(cls)
+    for name in values:
+        if name not in types_of:
+            near = difflib.get_close_matches(str(name), types_of, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(types_of)}"
+            raise InputError(f"{where}: unknown setting {name!r}; {hint}")
+    for field in fields(cls):  # type: ignore[arg-type]
+        required = field.default is MISSING and field.default_factory is MISSING
+        if required and field.name not in values:
+            raise InputError(f"{where}: the setting {field.name!r} is missing")
+    return cls(
+        **{
+            name: _convert(types_of[name], value, f"{where}: {name}")
+            for name, value in values.items()
+        }
+    )
+
+
+def _convert(kind: Any, value: Any, where: str) -> Any:
+    """Return `value` as the annotated type, from what JSON and TOML can express."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):  # optional fields
+        if value is None and type(None) in args:
+            return None
+        return _convert(next(arg for arg in args if arg is not type(None)), value, where)
+    if origin is Literal and value in args:
+        return value
+    if is_dataclass(kind) and isinstance(kind, type):
+        return from_mapping(kind, value, where)
+    if origin is tuple and isinstance(value, list | tuple):
+        inner = [args[0]] * len(value) if args[-1] is Ellipsis else list(args)
+        if len(inner) == len(value):
+            return tuple(_convert(k, v, where) for k, v in zip(inner, value, strict=True))
+    if kind is float and type(value) in (int, float):
+        return float(value)
+    if type(value) is kind:  # not isinstance: True is no number here
+        return value
+    name = " or ".join(map(repr, args)) if origin is Literal else getattr(kind, "__name__", kind)
+    raise InputError(f"{where}: expected {name}, got {value!r:.60}")

@@ -1,0 +1,76 @@
+"""Files to lines of text: one sentence a line, UTF-8, plain or compressed."""
+
+import bz2
+import codecs
+import gzip
+import lzma
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from elmore.errors import InputError
+
+MAX_LINE = 1_000_000
+"""Bytes in a line. A longer one is no sentence but a file without line breaks."""
+
+_OPENERS: dict[str, Callable[[Path], object]] = {
+    ".gz": gzip.open,
+    ".xz": lzma.open,
+    ".bz2": bz2.open,
+}
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """Open a file, compressed or not by its suffix; `-` is standard input."""
+    if str(path) == "-":
+        return sys.stdin.buffer
+    return cast("BinaryIO", _OPENERS.get(path.suffix, _open_plain)(path))
+
+
+def _open_plain(path: Path) -> BinaryIO:
+    return path.open("rb")
+
+
+def read_lines(path: Path, *, replace_invalid: bool = False) -> Iterator[str]:
+    """Yield the lines of a file without their ends, reading no more than a line at a time.
+
+    Args:
+        path: Text file, `.gz`, `.xz` or `.bz2`; `-` for standard input.
+        replace_invalid: Turn bytes that are not UTF-8, and NUL, into U+FFFD instead of refusing
+            the file.
+    """
+    with open_bytes(path) as file:
+        number = 0
+        try:
+            while raw := file.readline(MAX_LINE + 1):
+                number += 1
+                if len(raw) > MAX_LINE:
+                    raise InputError(
+                        f"{path}, line {number}: more than {MAX_LINE:,} bytes without a line "
+                        "break; expected one sentence a line. Split the text into sentences first."
+                    )
+                if number == 1:
+                    raw = raw.removeprefix(codecs.BOM_UTF8)
+                yield _decode(raw.rstrip(b"\r\n"), path, number, replace_invalid)
+        except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+            raise InputError(
+                f"{path}, after line {number}: damaged {path.suffix} file ({error})"
+            ) from error
+
+
+def _decode(raw: bytes, path: Path, number: int, replace_invalid: bool) -> str:
+    if replace_invalid:
+        return raw.decode("utf-8", "replace").replace("\0", "\ufffd")
+    hint = "Convert the file to UTF-8, or pass --replace-invalid to put U+FFFD in its place."
+    try:
+        line = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}, line {number}: byte {raw[error.start]:#04x} at position {error.start} "
+            f"is not UTF-8. {hint}"
+        ) from error
+    if "\0" in line:
+        raise InputError(f"{path}, line {number}: a NUL character; expected text. {hint}")
+    return line

@@ -1,0 +1,169 @@
+"""A long run to one file, in parts, so that a killed run can go on where it was.
+
+Parts are complete once they have their name; each begins with the row after the last one's end.
+
+    vectors.parquet.parts/  run.json  000000.parquet  000001.parquet   ->   vectors.parquet
+"""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from elmore.atomic import atomic_file, refuse_existing
+from elmore.errors import InputError
+from elmore.vectors.formats import (
+    ParquetWriter,
+    VectorForm,
+    VectorRow,
+    read_tables,
+    to_table,
+    writer_for,
+)
+
+SECONDS_PER_PART = 30.0
+_GROUP_SIZE = 4096  # words, plus one a sentence
+
+RowsFrom = Callable[[int], Iterator[VectorRow]]
+"""All rows but the first so many, which earlier parts hold."""
+
+
+def write_vectors(
+    path: Path,
+    rows_from: RowsFrom,
+    form: VectorForm,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    seconds_per_part: float = SECONDS_PER_PART,
+) -> int:
+    """Write rows to a Parquet, HDF5 or npz file; return their number.
+
+    Args:
+        path: The suffix decides the format. The file appears there when it is complete.
+        rows_from: Called with the number of rows that an interrupted run has written.
+        form: The shape and type of the vectors.
+        settings: What the vectors depend on; a run goes on only with the settings it began with.
+        resume: Go on with an interrupted run, if there is one.
+        overwrite: Replace what is there, finished or not.
+        seconds_per_part: At most about so much work is lost when the process is killed.
+    """
+    writer_for(path)  # a wrong suffix should fail before the work, not after it
+    refuse_existing(path, overwrite=overwrite)
+    parts = _Parts(path, {**(settings or {}), **form._asdict()})
+    parts.open(resume=resume, overwrite=overwrite)
+    rows = rows_from(parts.num_rows())
+    while parts.write_one(rows, form, seconds_per_part):
+        pass
+    count = parts.num_rows()
+    _join(parts.files(), path, form)
+    parts.remove()
+    return count
+
+
+class _Parts:
+    """The folder of a run that is not complete."""
+
+    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+        self._folder = path.with_name(f"{path.name}.parts")
+        self._record = self._folder / "run.json"
+        self._settings = dict(settings)
+
+    def open(self, *, resume: bool, overwrite: bool) -> None:
+        """Make the folder, or take over the one that an interrupted run has left."""
+        if self._folder.exists():
+            if resume:
+                self._check_settings()
+                return
+            if not overwrite:
+                raise InputError(
+                    f"{self._folder} holds an interrupted run. Pass --resume to go on with it, "
+                    "or --overwrite to start again."
+                )
+            self.remove()
+        self._folder.mkdir(parents=True)
+        self._record.write_text(json.dumps(self._settings, indent=2), encoding="utf-8")
+
+    def _check_settings(self) -> None:
+        try:
+            before = json.loads(self._record.read_text(encoding="utf-8"))
+        except (OSError, json.JSONDecodeError):
+            before = {}
+        for name in before.keys() | self._settings.keys():
+            old, new = before.get(name), self._settings.get(name)
+            if old != new:
+                raise InputError(
+                    f"the interrupted run in {self._folder} had {name} = {old!r}, this one has "
+                    f"{new!r}. Use the same settings, or --overwrite to start again."
+                )
+
+    def files(self) -> list[Path]:
+        """Return the complete parts, in order."""
+        return sorted(self._folder.glob("[0-9]*.parquet"))
+
+    def num_rows(self) -> int:
+        """Count the rows that are safe."""
+        return sum(pq.read_metadata(file).num_rows for file in self.files())
+
+    def write_one(self, rows: Iterator[VectorRow], form: VectorForm, seconds: float) -> bool:
+        """Write rows for some seconds, or to their end; return whether there were any."""
+        path = self._folder / f"{len(self.files()):06}.parquet"
+        temporary = path.with_suffix(".tmp")
+        deadline = time.monotonic() + seconds
+        writer = ParquetWriter(temporary, form)
+        any_written = False
+        try:
+            for group in _groups(rows):
+                writer.write(to_table(group, form))
+                any_written = True
+                if time.monotonic() >= deadline:
+                    break
+        except OSError:  # a disk that is full: what is in the file can't be trusted
+            temporary.unlink()
+            raise
+        finally:
+            # Also on an interruption: what has been written until then is complete.
+            if temporary.exists():
+                writer.close()
+                os.replace(temporary, path) if any_written else temporary.unlink()
+        return any_written
+
+    def remove(self) -> None:
+        """Forget the run."""
+        shutil.rmtree(self._folder)
+
+
+def _groups(rows: Iterator[VectorRow]) -> Iterator[list[VectorRow]]:
+    """Collect rows until they have enough words to be worth a row group of their own."""
+    group: list[VectorRow] = []
+    size = 0
+    for row in rows:
+        group.append(row)
+        size += len(row.tokens) + 1
+        if size >= _GROUP_SIZE:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _join(parts: list[Path], path: Path, form: VectorForm) -> None:
+    """Make one file of the parts, in the format of its suffix."""
+    kind = writer_for(path)
+    if kind is ParquetWriter and len(parts) == 1:
+        os.replace(parts[0], path)
+        return
+    with atomic_file(path) as temporary:
+        writer = kind(temporary, form)
+        try:
+            for part in parts:
+                for table in read_tables(part):
+                    writer.write(table)
+        finally:
+            writer.close()
