@@ -42,7 +42,7 @@ _HOME = {
     "tokenize": "elmore.text.tokenize",
 }
 
-__all__ = ["__version__", *_HOME]  # noqa: PLE0604
+__all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:

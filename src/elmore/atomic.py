@@ -27,7 +27,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
-        os.replace(temporary, path)
+        temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -41,8 +41,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         if path.exists():
-            os.replace(path, previous)  # a folder can't be replaced in one move
-        os.replace(temporary, path)
+            path.replace(previous)  # a folder can't be replaced in one move
+        temporary.replace(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         if previous.is_dir():

@@ -126,7 +126,7 @@ class ParquetWriter:
 class HDF5Writer:
     """The layout of AllenNLP's `elmo` command: key = line number, and `sentence_to_index`."""
 
-    def __init__(self, path: Path, form: VectorForm) -> None:
+    def __init__(self, path: Path, form: VectorForm) -> None:  # noqa: ARG002
         self._file = h5py.File(path, "w")
         self._index: dict[str, str] = {}
 
@@ -147,7 +147,7 @@ class HDF5Writer:
 class NpzWriter:
     """Arrays "0", "1", ... by line number, and the tokens of each as JSON, "0.tokens"."""
 
-    def __init__(self, path: Path, form: VectorForm) -> None:
+    def __init__(self, path: Path, form: VectorForm) -> None:  # noqa: ARG002
         self._file = zipfile.ZipFile(path, "w", zipfile.ZIP_STORED)
 
     def write(self, table: pa.Table) -> None:

@@ -6,7 +6,6 @@ Parts are complete once they have their name; each begins with the row after the
 """
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -131,7 +130,7 @@ class _Parts:
             # Also on an interruption: what has been written until then is complete.
             if temporary.exists():
                 writer.close()
-                os.replace(temporary, path) if any_written else temporary.unlink()
+                temporary.replace(path) if any_written else temporary.unlink()
         return any_written
 
     def remove(self) -> None:
@@ -157,7 +156,7 @@ def _join(parts: list[Path], path: Path, form: VectorForm) -> None:
     """Make one file of the parts, in the format of its suffix."""
     kind = writer_for(path)
     if kind is ParquetWriter and len(parts) == 1:
-        os.replace(parts[0], path)
+        parts[0].replace(path)
         return
     with atomic_file(path) as temporary:
         writer = kind(temporary, form)

@@ -1,0 +1,53 @@
+"""The command line: one thin file per command.
+
+A command imports what it needs, torch above all, when it is called: `elmore --help` is instant.
+"""
+
+import signal
+import sys
+from typing import NoReturn
+
+from cyclopts import App
+
+import elmore
+from elmore.cli.convert import convert
+from elmore.cli.embed import embed
+from elmore.cli.info import info
+from elmore.cli.neighbors import neighbors
+from elmore.errors import InputError, MissingExtraError
+
+app = App(
+    name="elmore",
+    version=elmore.__version__,
+    help="ELMo for today's Python: word vectors that depend on their sentence.",
+    help_epilogue="Examples and how-tos: docs/quickstart.md. `elmore COMMAND --help` has more.",
+)
+for command in (embed, neighbors, convert, info):
+    app.command(command)
+
+
+def main() -> None:
+    """Run a command; wrong input ends with one message and exit code 2."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit("interrupted")
+    except (InputError, MissingExtraError) as error:
+        _fail(str(error))
+    except BrokenPipeError:
+        sys.exit(0)  # the reader, `head` perhaps, has seen enough
+    except OSError as error:
+        # A file that is missing, a disk that is full: the user's world, not a bug.
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(f"{where}{error.strerror or error}")
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"elmore: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _terminate(*_: object) -> NoReturn:
+    """End through the `finally` blocks, as Ctrl-C does, so that work in progress is kept."""
+    raise KeyboardInterrupt

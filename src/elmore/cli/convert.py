@@ -1,0 +1,48 @@
+"""`elmore convert`: released files to an elmore folder, and back."""
+
+from pathlib import Path
+from typing import Literal
+
+from elmore.cli.options import Output, Overwrite, Vocab
+
+
+def convert(
+    model: Path,
+    options: Path | None = None,
+    *,
+    output: Output,
+    vocab: Vocab = None,
+    dtype: Literal["float32", "float16"] = "float32",
+    overwrite: Overwrite = False,
+) -> None:
+    """Convert released ELMo files to an elmore folder, or a folder to released files.
+
+    Examples:
+        elmore convert weights.hdf5 options.json -o my-elmo
+
+        elmore convert my-elmo -o weights.hdf5
+
+    Args:
+        model: HDF5 weights, a folder, or an archive of either.
+        options: options.json of HDF5 weights, if it is not beside them.
+        output: A folder; or a name that ends in .hdf5, with options.json written beside it.
+        dtype: Type of the weights in an elmore folder.
+    """
+    from elmore.atomic import refuse_existing
+    from elmore.checkpoint.directory import write_directory
+    from elmore.checkpoint.hdf5 import write_hdf5
+    from elmore.checkpoint.pretrained import read_pretrained
+
+    to_hdf5 = output.suffix in (".hdf5", ".h5")
+    beside = output.with_name("options.json")
+    for target in (output, beside) if to_hdf5 else (output,):
+        refuse_existing(target, overwrite=overwrite)
+    bilm, vocabulary, provenance = read_pretrained(model, options=options, vocab=vocab)
+    if to_hdf5:
+        write_hdf5(bilm, output, beside)
+        if vocabulary is not None:
+            vocabulary.write(output.with_name("vocab.txt"))
+        print(f"{output}, {beside}")
+    else:
+        write_directory(bilm, output, vocabulary=vocabulary, provenance=provenance, dtype=dtype)
+        print(output)

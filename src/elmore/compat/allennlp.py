@@ -1,0 +1,302 @@
+"""AllenNLP's ELMo: `batch_to_ids`, `Elmo` and `ElmoEmbedder`, with its results.
+
+    from allennlp.modules.elmo import Elmo, batch_to_ids        # before
+    from elmore.compat.allennlp import Elmo, batch_to_ids       # after
+
+As there, a model remembers the state that each row of a batch ended with, and the next batch
+goes on from it: the same call twice gives two answers. `stateful=False` ends that.
+
+B sentences, T tokens, W words, C characters, J layers, D dim.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Literal, TypedDict
+
+import h5py
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor, nn
+
+from elmore.atomic import atomic_file
+from elmore.bilm.lstm import LSTMState
+from elmore.bilm.model import BiLM, BiLMState
+from elmore.checkpoint.hdf5 import read_hdf5
+from elmore.errors import InputError
+from elmore.mix import Elmo as Mixes
+from elmore.text.characters import encode_sentences, encode_words
+from elmore.text.sentences import BOS_WORD, EOS_WORD, TokenBatch, check_sentence
+
+
+class ElmoOutput(TypedDict):
+    """What `Elmo` returns."""
+
+    elmo_representations: list[Float[Tensor, "... W D"]]
+    mask: Bool[Tensor, "... W"]
+
+
+def batch_to_ids(batch: Sequence[Sequence[str]]) -> Int[Tensor, "B W C"]:
+    """Return the character ids of tokenized sentences, padded with zeros, without boundaries."""
+    rows = [encode_words(check_sentence(words, i)) for i, words in enumerate(batch)]
+    if not rows:
+        return encode_words([])[None]
+    return nn.utils.rnn.pad_sequence(rows, batch_first=True)
+
+
+class StatefulBiLM(nn.Module):
+    """A biLM that remembers, for each row of a batch, the state that it ended with."""
+
+    def __init__(self, bilm: BiLM, *, stateful: bool = True) -> None:
+        super().__init__()
+        self.bilm = bilm
+        self.stateful = stateful
+        self._state: BiLMState | None = None
+
+    def reset_states(self) -> None:
+        """Forget: the next batch starts a new text."""
+        self._state = None
+
+    def forward(
+        self, x: Float[Tensor, "B T d"], mask: Bool[Tensor, "B T"]
+    ) -> Float[Tensor, "B J T D"]:
+        """Run the LSTMs over token vectors, each row from the state it is remembered with."""
+        before = _fit_rows(self._state, len(x)) if self.stateful and self._state else None
+        layers, after = self.bilm.contextualize(x, mask, before)
+        if self.stateful:
+            self._state = _remember(self._state, after)
+        return layers
+
+
+def _fit_rows(state: BiLMState, rows: int) -> BiLMState:
+    """Take the first rows of the remembered state; rows that are new start from zero."""
+
+    def fit(x: Tensor) -> Tensor:
+        return nn.functional.pad(x[:rows], (0, 0, 0, max(0, rows - len(x))))
+
+    return [LSTMState(fit(layer.output), fit(layer.cell)) for layer in state]
+
+
+def _remember(before: BiLMState | None, after: BiLMState) -> BiLMState:
+    """Update the rows of this batch; those that it did not have keep their state."""
+    after = [LSTMState(layer.output.detach(), layer.cell.detach()) for layer in after]
+    if before is None:
+        return after
+    return [
+        LSTMState(*(torch.cat([new, old[len(new) :]]) for new, old in zip(a, b, strict=True)))
+        for a, b in zip(after, before, strict=True)
+    ]
+
+
+def add_boundaries(
+    x: Shaped[Tensor, "B W K"],
+    mask: Bool[Tensor, "B W"],
+    boundaries: Shaped[Tensor, "2 K"],
+) -> tuple[Shaped[Tensor, "B T K"], Bool[Tensor, "B T"]]:
+    """Put `<S>` before each sentence and `</S>` after it: [a b _] -> [<S> a b </S> _]."""
+    lengths = mask.sum(dim=1)
+    framed = nn.functional.pad(x, (0, 0, 1, 1))
+    framed[:, 0] = boundaries[0]
+    framed[torch.arange(len(x), device=x.device), lengths + 1] = boundaries[1]
+    return framed, torch.arange(framed.shape[1], device=x.device) < lengths[:, None] + 2
+
+
+class Elmo(nn.Module):
+    """`allennlp.modules.elmo.Elmo`: mixes of the layers of a released biLM.
+
+    Args:
+        options_file: options.json.
+        weight_file: HDF5 weights.
+        num_output_representations: How many mixes.
+        requires_grad: Train the biLM too.
+        do_layer_norm: Normalize each layer over the batch, as AllenNLP does.
+        dropout: On each representation.
+        vocab_to_cache: Words whose token vectors are computed once. The forward call then takes
+            their numbers as `word_inputs`, besides the characters.
+        keep_sentence_boundaries: Return the vectors of `<S>` and `</S>` too.
+        scalar_mix_parameters: Fixed weights of the layers, before the softmax.
+        module: A biLM to use instead of the files.
+        stateful: Remember the state from one batch to the next, as AllenNLP does.
+    """
+
+    def __init__(
+        self,
+        options_file: Path | str | None = None,
+        weight_file: Path | str | None = None,
+        num_output_representations: int = 1,
+        requires_grad: bool = False,
+        do_layer_norm: bool = False,
+        dropout: float = 0.5,
+        vocab_to_cache: Sequence[str] | None = None,
+        keep_sentence_boundaries: bool = False,
+        scalar_mix_parameters: Sequence[float] | None = None,
+        module: BiLM | None = None,
+        *,
+        stateful: bool = True,
+    ) -> None:
+        super().__init__()
+        bilm = module if module is not None else _read(options_file, weight_file)
+        self._mixes = Mixes(
+            bilm,
+            num_mixes=num_output_representations,
+            weights="learned" if scalar_mix_parameters is None else scalar_mix_parameters,
+            layer_norm="allennlp" if do_layer_norm else False,
+            dropout=dropout,
+            frozen=not requires_grad,
+            keep_boundaries=keep_sentence_boundaries,
+        )
+        self.bilm = StatefulBiLM(bilm, stateful=stateful)
+        self._keep_sentence_boundaries = keep_sentence_boundaries
+        self._requires_grad = requires_grad
+        self._boundaries: Tensor
+        self._cached: Tensor
+        ids = encode_words([BOS_WORD, EOS_WORD])
+        self.register_buffer("_boundaries", ids, persistent=False)
+        with torch.no_grad():
+            words = encode_words([BOS_WORD, EOS_WORD, *(vocab_to_cache or [])])
+            self.register_buffer("_cached", bilm.encode(words), persistent=False)
+
+    def get_output_dim(self) -> int:
+        """Return the width of a representation."""
+        return self._mixes.dim
+
+    def reset_states(self) -> None:
+        """Forget the remembered state: the next batch starts a new text."""
+        self.bilm.reset_states()
+
+    def forward(
+        self, inputs: Int[Tensor, "... W C"], word_inputs: Int[Tensor, "... W"] | None = None
+    ) -> ElmoOutput:
+        """Embed what `batch_to_ids` returns; (B, N, W, C) works too."""
+        shape = inputs.shape[:-2]
+        ids = inputs.flatten(0, -3)  # (B, W, C)
+        numbers = None if word_inputs is None else word_inputs.flatten(0, -2)  # (B, W)
+        with torch.set_grad_enabled(self._requires_grad and torch.is_grad_enabled()):
+            x, mask = self._token_vectors(ids, numbers)
+            layers = self.bilm(x, mask)
+        outputs = self._mixes.mix(layers, mask)
+        words = mask if self._keep_sentence_boundaries else mask[:, 2:]
+        return {
+            "elmo_representations": [output.unflatten(0, shape) for output in outputs],
+            "mask": words.unflatten(0, shape),
+        }
+
+    def _token_vectors(
+        self, ids: Int[Tensor, "B W C"], numbers: Int[Tensor, "B W"] | None
+    ) -> tuple[Float[Tensor, "B T d"], Bool[Tensor, "B T"]]:
+        """Look words up if all of the batch are cached, else encode their characters."""
+        boundaries, cached = self._cached.split([2, len(self._cached) - 2])
+        if numbers is not None and numbers.numel() and int(numbers.max()) < len(cached):
+            return add_boundaries(cached[numbers], numbers > 0, boundaries)
+        framed, mask = add_boundaries(ids, (ids > 0).any(dim=-1), self._boundaries)
+        return self.bilm.bilm.encode(framed), mask
+
+
+class ElmoEmbedder:
+    """`allennlp.commands.elmo.ElmoEmbedder` (version 0.9): sentences to numpy arrays.
+
+    Args:
+        options_file: options.json.
+        weight_file: HDF5 weights.
+        cuda_device: The number of a GPU; -1 for the CPU.
+        stateful: Remember the state from one batch to the next, as AllenNLP does.
+    """
+
+    def __init__(
+        self,
+        options_file: Path | str,
+        weight_file: Path | str,
+        cuda_device: int = -1,
+        *,
+        stateful: bool = True,
+    ) -> None:
+        device = "cpu" if cuda_device < 0 else f"cuda:{cuda_device}"
+        bilm = read_hdf5(Path(weight_file), Path(options_file)).to(device)
+        self.elmo_bilm = StatefulBiLM(bilm, stateful=stateful)
+
+    @torch.no_grad()
+    def batch_to_embeddings(
+        self, batch: Sequence[Sequence[str]]
+    ) -> tuple[Float[Tensor, "B J W D"], Bool[Tensor, "B W"]]:
+        """Return all layers of a batch, and the mask of its words."""
+        tokens = TokenBatch(*(x.to(self._device) for x in encode_sentences(batch)))
+        layers = self.elmo_bilm(self.elmo_bilm.bilm.encode(tokens.ids), tokens.mask)
+        return layers[:, :, 1:-1] * tokens.word_mask[:, None, :, None], tokens.word_mask
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.elmo_bilm.parameters()).device
+
+    def embed_sentence(self, sentence: Sequence[str]) -> Float[np.ndarray, "J W D"]:
+        """Return all layers of one sentence."""
+        return self.embed_batch([sentence])[0]
+
+    def embed_batch(self, batch: Sequence[Sequence[str]]) -> list[Float[np.ndarray, "J W D"]]:
+        """Return all layers of each sentence of one batch."""
+        layers, _ = self.batch_to_embeddings(batch)
+        rows = layers.cpu().numpy()
+        return [row[:, : len(words)].copy() for row, words in zip(rows, batch, strict=True)]
+
+    def embed_sentences(
+        self, sentences: Iterable[Sequence[str]], batch_size: int = 64
+    ) -> Iterator[Float[np.ndarray, "J W D"]]:
+        """Yield all layers of each sentence, computed in batches."""
+        rest = iter(sentences)
+        while batch := list(islice(rest, batch_size)):
+            yield from self.embed_batch(batch)
+
+    def embed_file(
+        self,
+        input_file: Iterable[str],
+        output_file_path: Path | str,
+        output_format: Literal["all", "top", "average"] = "all",
+        batch_size: int = 64,
+        forget_sentences: bool = False,
+        use_sentence_keys: bool = False,
+    ) -> None:
+        """Write an HDF5 file with the vectors of an open file, one tokenized sentence a line.
+
+        Args:
+            input_file: Lines of text.
+            output_file_path: The file to write.
+            output_format: All layers, the top one or their average.
+            batch_size: Sentences in a batch.
+            forget_sentences: Leave out `sentence_to_index`.
+            use_sentence_keys: The key of a sentence is the sentence, not its number.
+        """
+        lines = [line.strip() for line in input_file]
+        if "" in lines:
+            raise InputError(f"line {lines.index('') + 1} is blank; expected a sentence a line")
+        keys = lines if use_sentence_keys else list(map(str, range(len(lines))))
+        if len(set(keys)) < len(keys) or any("/" in key for key in keys):
+            raise InputError(
+                "use_sentence_keys needs sentences that are all different and have no '/', "
+                "which HDF5 reserves; leave it out to have line numbers as keys"
+            )
+        vectors = self.embed_sentences((line.split() for line in lines), batch_size)
+        with atomic_file(Path(output_file_path)) as path, h5py.File(path, "w") as file:
+            for key, layers in zip(keys, vectors, strict=True):
+                file[key] = _choose(layers, output_format)
+            if not forget_sentences and not use_sentence_keys:
+                index = dict(zip(lines, keys, strict=True))
+                kind = h5py.string_dtype("utf-8")
+                file.create_dataset("sentence_to_index", data=[json.dumps(index)], dtype=kind)
+
+
+def _choose(layers: np.ndarray, which: Literal["all", "top", "average"]) -> np.ndarray:
+    match which:
+        case "all":
+            return layers
+        case "top":
+            return layers[-1]
+        case "average":
+            return layers.mean(axis=0)
+    raise InputError(f"output_format must be all, top or average, got {which!r}")
+
+
+def _read(options: Path | str | None, weights: Path | str | None) -> BiLM:
+    if options is None or weights is None:
+        raise InputError("expected options_file and weight_file, or a biLM as module")
+    return read_hdf5(Path(weights), Path(options))
