@@ -1,6 +1,6 @@
 """(3) Layers to one vector: Eq. (1), with weights that a task learns.
 
-B sentences, J layers, T tokens, W words, D dim.
+B sentences, J layers, T tokens with boundaries, W words, D dim, P dim after a projection.
 """
 
 from collections.abc import Sequence
@@ -134,7 +134,7 @@ class Elmo(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.train(self.training)
 
-    def forward(self, batch: TokenBatch) -> list[Float[Tensor, "B T D"]]:
+    def forward(self, batch: TokenBatch) -> list[Float[Tensor, "B W P"]]:
         """Return one tensor per mix; padding is zero."""
         with torch.set_grad_enabled(not self.frozen and torch.is_grad_enabled()):
             layers = self.bilm(batch.ids, batch.mask).layers
@@ -142,7 +142,7 @@ class Elmo(nn.Module):
 
     def mix(
         self, layers: Float[Tensor, "B J T D"], mask: Bool[Tensor, "B T"]
-    ) -> list[Float[Tensor, "B W D"]]:
+    ) -> list[Float[Tensor, "B W P"]]:
         """Mix layers that a biLM has returned, boundaries included."""
         words = F.pad(mask[:, 2:], (1, 1))  # (B, T), off at <S> and </S>
         kept = mask if self.keep_boundaries else words

@@ -44,16 +44,17 @@ def read_lines(path: Path, *, replace_invalid: bool = False) -> Iterator[str]:
     with open_bytes(path) as file:
         number = 0
         try:
-            while raw := file.readline(MAX_LINE + 1):
+            while raw := file.readline(MAX_LINE + 2):
                 number += 1
+                if number == 1:
+                    raw = raw.removeprefix(codecs.BOM_UTF8)
+                raw = raw.rstrip(b"\r\n")
                 if len(raw) > MAX_LINE:
                     raise InputError(
                         f"{path}, line {number}: more than {MAX_LINE:,} bytes without a line "
                         "break; expected one sentence a line. Split the text into sentences first."
                     )
-                if number == 1:
-                    raw = raw.removeprefix(codecs.BOM_UTF8)
-                yield _decode(raw.rstrip(b"\r\n"), path, number, replace_invalid)
+                yield _decode(raw, path, number, replace_invalid)
         except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
             raise InputError(
                 f"{path}, after line {number}: damaged {path.suffix} file ({error})"

@@ -1,0 +1,43 @@
+"""Oracle: the published numbers of parameters of the released models."""
+
+import pytest
+import torch
+
+from elmore.bilm.config import BiLMConfig
+from elmore.bilm.model import BiLM
+from elmore.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("size", "millions"), [("small", 13.6), ("medium", 28.0), ("original", 93.6)]
+)
+def test_presets_have_the_published_sizes(size: str, millions: float) -> None:
+    with torch.device("meta"):
+        bilm = BiLM(getattr(BiLMConfig, size)())
+    assert sum(p.numel() for p in bilm.parameters()) / 1e6 == pytest.approx(millions, abs=0.05)
+
+
+def test_the_defaults_are_the_papers() -> None:
+    assert BiLMConfig() == BiLMConfig.original()
+    assert BiLMConfig().num_filters == 2048
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
+        ({"dropout": 1.0}, r"dropout must lie in \[0, 1\)"),
+        ({"filters": ()}, "at least one"),
+        ({"filters": ((60, 4),)}, r"width from 1 to max_characters \(50\)"),
+        ({"max_characters": 2}, "max_characters must be at least 3"),
+        ({"activation": "gelu"}, "activation must be relu or tanh, got 'gelu'"),
+        ({"cell_clip": -1.0}, "cell_clip must be positive"),
+        ({"project_cells": False}, r"cell_dim \(4096\) must equal dim \(512\)"),
+        ({"project_filters": False}, r"2048 in all\) must sum to dim \(512\)"),
+        ({"vocab_size": 2}, "vocab_size must be at least 3"),
+        ({"num_highways": -1}, "must not be negative"),
+    ],
+)
+def test_sizes_that_make_no_model_are_refused(settings: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        BiLMConfig(**settings)

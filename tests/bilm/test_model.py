@@ -1,0 +1,115 @@
+"""Oracles: a biLM in plain numpy for every variant of the released files; the defining properties."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from elmore.bilm.model import BiLM, flip
+from elmore.checkpoint.pretrained import read_pretrained
+from elmore.embedder import Embedder
+from elmore.text.characters import encode_sentences
+from tests.oracles import released_bilm
+from tests.oracles.releases import VARIANTS, write_release
+
+SENTENCE = ["The", "central", "bank", "raised", "its", "rates", "."]
+SENTENCES = [
+    ["the", "bank", "of", "the", "river", "."],
+    [],
+    ["Straße", "", "<S>", "</S>", "<UNK>", "\ud800x", "가나다라마바사아자차카타파하가나다라마"],
+    ["rates"],
+    ["antidisestablishmentarianism" * 3, "the", "bank"],
+]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_variant_matches_numpy(name: str, tmp_path: Path) -> None:
+    """All layers, with the state carried from each sentence to the next."""
+    release = write_release(tmp_path, VARIANTS[name])
+    pretrained = read_pretrained(release.weights_file)
+    elmo = Embedder(pretrained.bilm, vocabulary=pretrained.vocabulary, device="cpu")
+    found = elmo.embed(SENTENCES, carry_state=True)
+
+    state = None
+    for words, vectors in zip(SENTENCES, found, strict=True):
+        expected, state = released_bilm.embed(
+            words, release.weights, release.options, state, release.vocabulary
+        )
+        np.testing.assert_allclose(vectors, expected[:, 1:-1], atol=2e-6)
+
+
+@torch.no_grad()
+def test_each_direction_sees_only_its_side(bilm: BiLM) -> None:
+    """Replace one word: forward vectors may change from it on, backward ones up to it."""
+    k = 3  # position of "bank" after <S>
+    changed = [*SENTENCE]
+    changed[k - 1] = "shop"
+    before = bilm(*encode_sentences([SENTENCE])).layers[0, 1:]  # (L, T, 2D)
+    after = bilm(*encode_sentences([changed])).layers[0, 1:]
+    ahead, behind = (before - after).abs().amax(dim=0).chunk(2, dim=-1)  # (T, D) each
+
+    assert (ahead[:k] == 0).all()
+    assert (ahead[k:].amax(dim=-1) > 0).all()
+    assert (behind[k + 1 :] == 0).all()
+    assert (behind[: k + 1].amax(dim=-1) > 0).all()
+
+
+@torch.no_grad()
+def test_padding_changes_nothing_and_is_zero_in_every_layer(bilm: BiLM) -> None:
+    alone = bilm(*encode_sentences([SENTENCE]))
+    padded = bilm(*encode_sentences([SENTENCE * 3, SENTENCE, []]))
+    T = len(SENTENCE) + 2
+    torch.testing.assert_close(padded.layers[1:2, :, :T], alone.layers)
+    assert not padded.layers[1, :, T:].any()
+    assert not padded.layers[2, :, 2:].any()
+    for row, state in zip(padded.state, alone.state, strict=True):
+        torch.testing.assert_close(row.output[1:2], state.output)
+        torch.testing.assert_close(row.cell[1:2], state.cell)
+
+
+@torch.no_grad()
+def test_state_is_a_value(bilm: BiLM) -> None:
+    batch = encode_sentences([SENTENCE])
+    first, state = bilm(*batch)
+    again, _ = bilm(*batch)
+    carried, _ = bilm(*batch, state)
+    assert torch.equal(first, again)
+    assert not torch.allclose(first[:, 1:], carried[:, 1:])
+    assert torch.equal(first[:, 0], carried[:, 0])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cut", [1, 4, 8])
+def test_forward_layers_split_at_any_point_equal_the_whole(bilm: BiLM, cut: int) -> None:
+    ids, mask = encode_sentences([SENTENCE])
+    whole = bilm(ids, mask).layers
+    first, state = bilm(ids[:, :cut], mask[:, :cut])
+    second, _ = bilm(ids[:, cut:], mask[:, cut:], state)
+    D = bilm.config.dim
+    torch.testing.assert_close(torch.cat([first, second], dim=2)[..., :D], whole[..., :D])
+
+
+def test_layer_0_is_the_token_vector_twice(bilm: BiLM) -> None:
+    ids, mask = encode_sentences([SENTENCE])
+    x = bilm.encode(ids)
+    torch.testing.assert_close(bilm(ids, mask).layers[:, 0], torch.cat([x, x], dim=-1))
+
+
+def test_dropout_acts_in_training_only(bilm: BiLM) -> None:
+    batch = encode_sentences([SENTENCE])
+    assert torch.equal(bilm(*batch).layers, bilm(*batch).layers)
+    bilm.train()
+    assert not torch.equal(bilm(*batch).layers, bilm(*batch).layers)
+
+
+def test_gradients_reach_every_weight(bilm: BiLM) -> None:
+    bilm(*encode_sentences([SENTENCE])).layers.square().sum().backward()
+    for name, parameter in bilm.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+def test_flip_leaves_padding_in_its_place() -> None:
+    x = torch.tensor([[1.0, 2, 3, 0], [4, 5, 6, 7]])[..., None]
+    assert flip(x, torch.tensor([3, 4]))[..., 0].tolist() == [[3, 2, 1, 0], [7, 6, 5, 4]]

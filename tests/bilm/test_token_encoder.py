@@ -1,0 +1,49 @@
+"""Oracles: numpy, one word at a time (through tests/bilm/test_model.py); invariants here."""
+
+import pytest
+import torch
+
+from elmore.bilm.config import BiLMConfig
+from elmore.bilm.token_encoder import CharEncoder, Highway, token_encoder
+from elmore.text.characters import encode_words
+
+
+def test_every_token_is_encoded_on_its_own() -> None:
+    encoder = token_encoder(BiLMConfig.tiny())
+    words = ["the", "bank", "", "Straße", "x" * 70]
+    together = encoder(encode_words(words))
+    alone = torch.cat([encoder(encode_words([word])) for word in words])
+    torch.testing.assert_close(together, alone)
+
+
+def test_leading_axes_are_kept() -> None:
+    encoder = token_encoder(BiLMConfig.tiny())
+    ids = encode_words(list("abcdef"))
+    torch.testing.assert_close(encoder(ids.view(2, 3, 50)).flatten(0, 1), encoder(ids))
+
+
+def test_a_closed_highway_gate_is_the_identity() -> None:
+    highway = Highway(4)
+    torch.nn.init.zeros_(highway.gate.weight)
+    torch.nn.init.constant_(highway.gate.bias, -torch.inf)
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(highway(x), x)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_weights_are_drawn_as_the_released_code_draws_them(activation: str) -> None:
+    encoder = CharEncoder(
+        char_dim=16,
+        filters=((3, 512),),
+        activation=activation,  # type: ignore[arg-type]
+        num_highways=1,
+        project=True,
+        dim=256,
+    )
+    conv = next(encoder.convs.parameters())
+    expected = 0.1 / 12**0.5 if activation == "relu" else (3 * 16) ** -0.5
+    assert conv.std().item() == pytest.approx(expected, rel=0.05)
+    assert encoder.embed.weight[1:].std().item() == pytest.approx(2 / 12**0.5, rel=0.05)
+    assert (encoder.embed.weight[0] == 0).all()
+    assert encoder.project.weight.std().item() == pytest.approx(512**-0.5, rel=0.05)
+    assert (encoder.highways[0].gate.bias == -2).all()

@@ -1,0 +1,176 @@
+"""Oracles: Eq. (1) in plain Python; the released layer norms in numpy; invariants."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from elmore.bilm.model import BiLM
+from elmore.errors import InputError
+from elmore.mix import Elmo, ScalarMix, max_pool, mean_pool
+from elmore.text.characters import encode_sentences
+
+SENTENCES = [["The", "bank", "of", "the", "river"], ["Banks", "fail"], []]
+
+
+def elmo_vector(gamma: float, w: list[float], h: list[list[float]]) -> list[float]:
+    """Eq. (1) for one token: h[j] is its vector in layer j. No torch, no shared code."""
+    z = sum(math.exp(w_j) for w_j in w)
+    return [
+        gamma * sum(math.exp(w_j) / z * h_j[d] for w_j, h_j in zip(w, h, strict=True))
+        for d in range(len(h[0]))
+    ]
+
+
+def test_matches_equation_1() -> None:
+    mix = ScalarMix(3)
+    w, gamma = [0.3, -1.2, 2.0], 0.7
+    with torch.no_grad():
+        mix.w.copy_(torch.tensor(w))
+        mix.gamma.fill_(gamma)
+    layers = torch.randn(2, 3, 4, 5)
+    mixed = mix(layers)
+    for b in range(2):
+        for t in range(4):
+            expected = elmo_vector(gamma, w, layers[b, :, t].tolist())
+            assert mixed[b, t].tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_starts_as_the_average_and_learns_everything() -> None:
+    mix = ScalarMix(3)
+    layers = torch.randn(2, 3, 4, 5)
+    torch.testing.assert_close(mix(layers), layers.mean(dim=1))
+    assert {name for name, _ in mix.named_parameters()} == {"w", "gamma"}
+
+
+def test_fixed_weights_are_before_the_softmax_and_gamma_is_fixed_too() -> None:
+    mix = ScalarMix(3, weights=[1.0, 2.0, 3.0])
+    h = torch.randn(1, 3, 1, 2)
+    expected = elmo_vector(1.0, [1.0, 2.0, 3.0], h[0, :, 0].tolist())
+    assert mix(h)[0, 0].tolist() == pytest.approx(expected, abs=1e-6)
+    assert not any(p.requires_grad for p in mix.parameters())
+
+
+@pytest.mark.parametrize(
+    ("weights", "pick"), [("top", lambda h: h[:, -1]), ("average", lambda h: h.mean(1))]
+)
+def test_top_and_average_learn_gamma_alone(weights: str, pick) -> None:
+    mix = ScalarMix(3, weights=weights)  # type: ignore[arg-type]
+    layers = torch.randn(2, 3, 4, 5)
+    torch.testing.assert_close(mix(layers), pick(layers))
+    assert [name for name, p in mix.named_parameters() if p.requires_grad] == ["gamma"]
+    assert mix.penalty() == 0
+
+
+def test_penalty_is_the_squared_norm() -> None:
+    mix = ScalarMix(3)
+    with torch.no_grad():
+        mix.w.copy_(torch.tensor([1.0, -2.0, 3.0]))
+    assert mix.penalty().item() == pytest.approx(14)
+    mix.penalty().backward()
+    assert mix.w.grad.tolist() == [2, -4, 6]
+
+
+def test_layer_norm_per_token_matches_torch() -> None:
+    layers = torch.randn(2, 3, 4, 5)
+    expected = torch.nn.LayerNorm(5, elementwise_affine=False)(layers).mean(dim=1)
+    for name in (True, "token"):
+        torch.testing.assert_close(ScalarMix(3, layer_norm=name)(layers), expected)
+
+
+def norm_of_the_released_code(layer: np.ndarray, real: np.ndarray) -> np.ndarray:
+    """One mean and variance over all real positions and features of the batch."""
+    values = layer[real]
+    return (layer - values.mean()) / np.sqrt(values.var() + 1e-12)
+
+
+@pytest.mark.parametrize("convention", ["allennlp", "bilm-tf"])
+def test_layer_norm_of_the_released_programs(bilm: BiLM, convention: str) -> None:
+    """AllenNLP counts the boundaries, bilm-tf does not."""
+    batch = encode_sentences(SENTENCES)
+    elmo = Elmo(bilm, layer_norm=convention, dropout=0.0)  # type: ignore[arg-type]
+    [mixed] = elmo(batch)
+    layers = bilm(*batch).layers.detach().numpy()
+    lengths = [len(words) for words in SENTENCES]
+    real = np.zeros(batch.mask.shape, dtype=bool)
+    for row, n in enumerate(lengths):
+        real[row, (slice(0, n + 2) if convention == "allennlp" else slice(1, n + 1))] = True
+    normed = [norm_of_the_released_code(layers[:, j], real) for j in range(3)]
+    expected = np.mean(normed, axis=0)
+    for row, n in enumerate(lengths):
+        np.testing.assert_allclose(mixed[row, :n].detach(), expected[row, 1 : n + 1], atol=1e-5)
+        assert not mixed[row, n:].any()
+
+
+def test_wrong_numbers_of_layers_are_named() -> None:
+    with pytest.raises(InputError, match="expected 3 layers to mix, got 2"):
+        ScalarMix(3)(torch.randn(1, 2, 4, 5))
+    with pytest.raises(InputError, match="learned, average, top or 3 numbers"):
+        ScalarMix(3, weights=[1.0, 2.0])
+
+
+def test_elmo_runs_the_bilm_once_for_all_mixes(bilm: BiLM) -> None:
+    calls = []
+    bilm.register_forward_hook(lambda *_: calls.append(1))
+    at_input, at_output = Elmo(bilm, num_mixes=2, dropout=0.0)(encode_sentences(SENTENCES))
+    assert len(calls) == 1
+    assert at_input.shape == (3, 5, 32)
+    torch.testing.assert_close(at_input, at_output)
+
+
+def test_words_line_up_and_padding_is_zero(bilm: BiLM) -> None:
+    batch = encode_sentences(SENTENCES)
+    [mixed] = Elmo(bilm, dropout=0.0)(batch)
+    average = bilm(*batch).layers.mean(dim=1)
+    torch.testing.assert_close(mixed[1, :2], average[1, 1:3])
+    assert not mixed[1, 2:].any()
+    assert not mixed[2].any()
+
+
+def test_boundaries_stay_when_asked(bilm: BiLM) -> None:
+    batch = encode_sentences(SENTENCES)
+    [mixed] = Elmo(bilm, dropout=0.0, keep_boundaries=True)(batch)
+    torch.testing.assert_close(mixed, bilm(*batch).layers.mean(dim=1))
+
+
+def test_a_frozen_bilm_keeps_its_weights_and_has_no_dropout(bilm: BiLM) -> None:
+    elmo = Elmo(bilm, dropout=0.0).train()
+    batch = encode_sentences(SENTENCES)
+    first, second = elmo(batch)[0], elmo(batch)[0]
+    assert torch.equal(first, second)
+    first.sum().backward()
+    assert all(p.grad is None for p in bilm.parameters())
+    assert elmo.mixes[0].w.grad is not None
+
+
+def test_an_unfrozen_bilm_learns(bilm: BiLM) -> None:
+    elmo = Elmo(bilm, dropout=0.0, frozen=False)
+    elmo(encode_sentences(SENTENCES))[0].square().sum().backward()
+    assert all(p.grad is not None for p in bilm.parameters())
+
+
+def test_projection_sets_the_width(bilm: BiLM) -> None:
+    elmo = Elmo(bilm, num_mixes=2, projection_dim=7)
+    assert elmo.dim == 7
+    assert [x.shape for x in elmo(encode_sentences(SENTENCES))] == [(3, 5, 7)] * 2
+
+
+def test_dropout_is_on_each_representation(bilm: BiLM) -> None:
+    elmo = Elmo(bilm, num_mixes=2, dropout=0.5).train()
+    a, b = elmo(encode_sentences(SENTENCES))
+    assert 0.2 < (a[0] == 0).float().mean() < 0.8
+    assert not torch.equal(a == 0, b == 0)
+
+
+def test_no_sentences_give_no_vectors(bilm: BiLM) -> None:
+    assert Elmo(bilm)(encode_sentences([]))[0].shape == (0, 0, 32)
+    assert Elmo(bilm)(encode_sentences([[]]))[0].shape == (1, 0, 32)
+
+
+def test_pooling_counts_words_alone() -> None:
+    vectors = torch.tensor([[[1.0, -5], [3, -7], [99, 99]], [[9, 9], [9, 9], [9, 9]]])
+    mask = torch.tensor([[True, True, False], [False, False, False]])
+    assert mean_pool(vectors, mask).tolist() == [[2, -6], [0, 0]]
+    assert max_pool(vectors, mask).tolist() == [[3, -5], [0, 0]]
+    assert max_pool(vectors[:, :0], mask[:, :0]).tolist() == [[0, 0], [0, 0]]

@@ -1,0 +1,68 @@
+"""Oracles: what was written, and Python's own codecs."""
+
+import bz2
+import gzip
+import lzma
+from pathlib import Path
+
+import pytest
+
+from elmore.errors import InputError
+from elmore.text import lines
+from elmore.text.lines import read_lines
+
+TEXT = "first\n\nthird \u00e9\r\nlast without an end"
+EXPECTED = ["first", "", "third \u00e9", "last without an end"]
+
+
+@pytest.mark.parametrize(
+    ("name", "compress"),
+    [("t.txt", bytes), ("t.gz", gzip.compress), ("t.xz", lzma.compress), ("t.bz2", bz2.compress)],
+)
+def test_lines_of_plain_and_compressed_files(tmp_path: Path, name: str, compress) -> None:
+    (tmp_path / name).write_bytes(compress(TEXT.encode()))
+    assert list(read_lines(tmp_path / name)) == EXPECTED
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_bytes("a\nb".encode("utf-8-sig"))
+    assert list(read_lines(tmp_path / "t.txt")) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"fine\nbad \xff byte\n", r"t.txt, line 2: byte 0xff at position 4 is not UTF-8"),
+        (b"fine\nfine\nbad \0 too\n", r"t.txt, line 3: a NUL character"),
+    ],
+)
+def test_what_is_not_text_is_refused_with_its_line(
+    tmp_path: Path, raw: bytes, message: str
+) -> None:
+    (tmp_path / "t.txt").write_bytes(raw)
+    with pytest.raises(InputError, match=message + ".*--replace-invalid"):
+        list(read_lines(tmp_path / "t.txt"))
+
+
+def test_what_is_not_text_is_replaced_when_asked(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_bytes(b"a\xffb\nc\0d")
+    assert list(read_lines(tmp_path / "t.txt", replace_invalid=True)) == ["a\ufffdb", "c\ufffdd"]
+
+
+def test_a_line_without_end_is_refused_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "MAX_LINE", 10)
+    (tmp_path / "t.txt").write_bytes(b"0123456789\n" + b"x" * 1000)
+    found = read_lines(tmp_path / "t.txt")
+    assert next(found) == "0123456789"
+    with pytest.raises(InputError, match="line 2: more than 10 bytes without a line break"):
+        next(found)
+
+
+@pytest.mark.parametrize(("name", "compress"), [("t.gz", gzip.compress), ("t.xz", lzma.compress)])
+def test_a_truncated_archive_is_named(tmp_path: Path, name: str, compress) -> None:
+    whole = compress("".join(f"line {i}\n" for i in range(10_000)).encode())
+    (tmp_path / name).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=rf"{name}, after line \d+: damaged"):
+        list(read_lines(tmp_path / name))
