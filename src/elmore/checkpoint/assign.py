@@ -28,6 +28,10 @@ def build(config: BiLMConfig, state: Mapping[str, Tensor], where: str) -> BiLM:
                 f"{where}: {name} has shape {tuple(value.shape)}, the configuration asks for "
                 f"{tuple(expected[name].shape)}"
             )
-    # Contiguous float32: a transposed view would make every product slower.
-    bilm.load_state_dict({n: v.float().contiguous() for n, v in state.items()}, assign=True)
+    # Copies, in float32: a tensor that maps a file may be unaligned, and then rounds differently.
+    own = {
+        name: value.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
+        for name, value in state.items()
+    }
+    bilm.load_state_dict(own, assign=True)
     return bilm.eval()

@@ -1,0 +1,169 @@
+"""Oracles: the vectors that were published with the released code; numpy; files that go round."""
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from elmore.bilm.config import BiLMConfig
+from elmore.bilm.model import BiLM
+from elmore.checkpoint.hdf5 import read_hdf5, write_hdf5
+from elmore.embedder import Embedder, load
+from elmore.errors import InputError
+from elmore.text.characters import encode_sentences
+from tests.oracles import released_bilm
+from tests.oracles.releases import VARIANTS, Variant, drop, write_release
+
+SENTENCE = ["the", "bank", "of", "a", "Straße", "."]
+
+
+def streams_of(folder: Path) -> list[list[list[str]]]:
+    [file] = folder.glob("*sentences.json")
+    return [[s.split() for s in stream] for stream in json.loads(file.read_text())]
+
+
+@torch.no_grad()
+def test_reproduces_the_published_vectors_in_batches_of_three(published: Path) -> None:
+    bilm = read_hdf5(published / "lm_weights.hdf5", published / "options.json")
+    streams = streams_of(published)
+    state = None  # the released code carries it from one batch to the next
+    for i in range(10):
+        batch = [stream[i] for stream in streams]
+        layers, state = bilm(*encode_sentences(batch), state)
+        for row, words in enumerate(batch):
+            with h5py.File(published / f"lm_embeddings_{row}.hdf5") as file:
+                expected = np.concatenate(file[str(i)][...], axis=-1)  # forward, backward
+            found = layers[row, -1, 1 : len(words) + 1]
+            np.testing.assert_allclose(found, expected, rtol=0, atol=5e-6)
+
+
+@pytest.mark.parametrize("stream", range(3))
+def test_reproduces_the_published_vectors_as_one_text(published: Path, stream: int) -> None:
+    elmo = load(published / "lm_weights.hdf5", device="cpu")
+    found = elmo.embed(streams_of(published)[stream], layers="top", carry_state=True)
+    with h5py.File(published / f"lm_embeddings_{stream}.hdf5") as file:
+        for i, vectors in enumerate(found):
+            expected = np.concatenate(file[str(i)][...], axis=-1)
+            np.testing.assert_allclose(vectors, expected, rtol=0, atol=5e-6)
+
+
+def test_reproduces_the_published_token_vectors(published: Path) -> None:
+    if not (published / "elmo_token_embeddings.hdf5").exists():
+        pytest.skip("this fixture has no token vectors")
+    elmo = load(published / "lm_weights.hdf5", device="cpu")
+    words = (published / "vocab_test.txt").read_text().split("\n")
+    with h5py.File(published / "elmo_token_embeddings.hdf5") as file:
+        expected = file["embedding"][...]
+    np.testing.assert_allclose(elmo.word_vectors(words), expected, rtol=0, atol=5e-6)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_written_files_hold_what_was_read(name: str, tmp_path: Path) -> None:
+    """Read by the numpy oracle, which knows nothing of our parameters."""
+    release = write_release(tmp_path / "theirs", VARIANTS[name])
+    bilm = read_hdf5(release.weights_file, release.options_file)
+    write_hdf5(bilm, tmp_path / "ours.hdf5", tmp_path / "ours.json")
+
+    with h5py.File(tmp_path / "ours.hdf5") as file:
+        weights = {}
+        file.visititems(
+            lambda path, item: weights.update({path: item[...]}) if hasattr(item, "dtype") else None
+        )
+    options = json.loads((tmp_path / "ours.json").read_text())
+    expected, _ = released_bilm.embed(
+        SENTENCE, release.weights, release.options, vocabulary=release.vocabulary
+    )
+    found, _ = released_bilm.embed(SENTENCE, weights, options, vocabulary=release.vocabulary)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    if not release.vocabulary:
+        assert options["char_cnn"]["n_characters"] == 262  # what bilm-tf insists on
+        assert "CNN_proj/W_proj" in weights  # what AllenNLP insists on
+
+
+def test_usual_files_go_round_to_the_byte(tmp_path: Path) -> None:
+    release = write_release(tmp_path, VARIANTS["usual"])
+    bilm = read_hdf5(release.weights_file, release.options_file)
+    write_hdf5(bilm, tmp_path / "again.hdf5", tmp_path / "again.json")
+    with h5py.File(tmp_path / "again.hdf5") as file:
+        for name, array in release.weights.items():
+            if name.endswith("/B"):  # the forget gate's 1 was added and taken away
+                np.testing.assert_allclose(file[name][...], array, atol=1e-7)
+            else:
+                np.testing.assert_array_equal(file[name][...], array)
+    assert json.loads((tmp_path / "again.json").read_text()) == release.options
+
+
+def test_a_table_that_has_the_padding_row_is_read_too(tmp_path: Path) -> None:
+    release = write_release(tmp_path, VARIANTS["usual"])
+    expected = Embedder(read_hdf5(*release[:2])).embed([SENTENCE])
+    with h5py.File(release.weights_file, "r+") as file:
+        padded = np.concatenate([np.zeros((1, 3), np.float32), file["char_embed"][...]])
+        del file["char_embed"]
+        file["char_embed"] = padded
+    found = Embedder(read_hdf5(*release[:2])).embed([SENTENCE])
+    np.testing.assert_array_equal(found[0], expected[0])
+
+
+def test_float64_weights_are_read_as_float32(tmp_path: Path) -> None:
+    release = write_release(tmp_path, VARIANTS["usual"])
+    with h5py.File(release.weights_file, "r+") as file:
+        table = file["char_embed"][...].astype(np.float64)
+        del file["char_embed"]
+        file["char_embed"] = table
+    bilm = read_hdf5(release.weights_file, release.options_file)
+    assert {p.dtype for p in bilm.parameters()} == {torch.float32}
+
+
+def test_an_original_size_options_file_makes_the_papers_model(tmp_path: Path) -> None:
+    config = BiLMConfig()
+    with torch.device("meta"):
+        bilm = BiLM(config)
+    assert sum(p.numel() for p in bilm.parameters()) == 93_600_864
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (drop("lstm", "dim"), "the key 'dim' is missing"),
+        (drop("char_cnn", "filters"), "the key 'filters' is missing"),
+        (drop("lstm"), "no section 'lstm'"),
+        (lambda o: o["lstm"].update(dim="many"), "invalid literal"),
+        (lambda o: o["char_cnn"].update(activation="gelu"), "activation must be relu or tanh"),
+        (lambda o: o.update(bidirectional=False), "expected a bidirectional one"),
+        (lambda o: o["lstm"].update(dim=12), r"W_0 has shape \(12, 40\).*asks for \(12, 48\)"),
+        (lambda o: o["lstm"].update(n_layers=3), "lacks 6 of the .* weights"),
+        (lambda o: o["char_cnn"].update(n_highway=3), "first 'CNN_high_2/W_carry'"),
+        (lambda o: o["char_cnn"].update(filters=[[1, 4]]), r"W_carry has shape|W_proj has shape"),
+        (drop("char_cnn"), "must hold 'embedding'"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(tmp_path: Path, damage, message: str) -> None:
+    release = write_release(tmp_path, Variant(edit_options=damage))
+    with pytest.raises(InputError, match=message):
+        read_hdf5(release.weights_file, release.options_file)
+
+
+def test_a_file_that_is_not_hdf5_is_named(tmp_path: Path) -> None:
+    release = write_release(tmp_path, VARIANTS["usual"])
+    release.weights_file.write_text("<html>404</html>")
+    with pytest.raises(InputError, match="is not a readable HDF5 file"):
+        read_hdf5(release.weights_file, release.options_file)
+
+
+def test_a_truncated_hdf5_is_named(tmp_path: Path) -> None:
+    release = write_release(tmp_path, VARIANTS["usual"])
+    whole = release.weights_file.read_bytes()
+    release.weights_file.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match="is not a readable HDF5 file"):
+        read_hdf5(release.weights_file, release.options_file)
+
+
+@pytest.mark.parametrize("text", ["not json", "[]", "\xff"])
+def test_options_that_are_not_json_are_named(tmp_path: Path, text: str) -> None:
+    release = write_release(tmp_path, VARIANTS["usual"])
+    release.options_file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError, match=r"options.json (is not JSON|has no section 'lstm')"):
+        read_hdf5(release.weights_file, release.options_file)

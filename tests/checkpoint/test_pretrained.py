@@ -1,0 +1,88 @@
+"""Oracle: the same model loaded by its plain name."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from elmore.checkpoint.directory import write_directory
+from elmore.checkpoint.hdf5 import read_hdf5
+from elmore.checkpoint.pretrained import read_pretrained
+from elmore.embedder import Embedder, load
+from elmore.errors import InputError
+from tests.oracles.releases import VARIANTS, VOCABULARY, Release, write_release
+
+SENTENCE = ["the", "bank", "of", "the", "river"]
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Release:
+    return write_release(tmp_path / "release", VARIANTS["usual"])
+
+
+def vectors(*args: object, **kwargs: object) -> np.ndarray:
+    return load(*args, device="cpu", **kwargs).embed([SENTENCE])[0]  # type: ignore[arg-type]
+
+
+def test_released_files_by_every_name(release: Release, tmp_path: Path) -> None:
+    expected = vectors(release.weights_file, options=release.options_file)
+    folder = release.weights_file.parent
+    names: list[object] = [release.weights_file, str(release.weights_file), folder]
+    for kind in ("zip", "gztar", "xztar"):
+        names.append(shutil.make_archive(str(tmp_path / "flat"), kind, folder))
+        names.append(shutil.make_archive(str(tmp_path / "nested"), kind, tmp_path, "release"))
+    write_directory(read_hdf5(release.weights_file, release.options_file), tmp_path / "own")
+    names += [tmp_path / "own", shutil.make_archive(str(tmp_path / "o"), "zip", tmp_path / "own")]
+    for name in names:
+        np.testing.assert_array_equal(vectors(name), expected, err_msg=str(name))
+
+
+def test_options_named_as_the_weights_are_found(release: Release, tmp_path: Path) -> None:
+    shutil.copy(release.weights_file, tmp_path / "elmo_weights.hdf5")
+    shutil.copy(release.options_file, tmp_path / "elmo_options.json")
+    assert vectors(tmp_path / "elmo_weights.hdf5").shape == (3, 5, 12)
+
+
+def test_a_word_input_model_takes_its_vocabulary(tmp_path: Path) -> None:
+    release = write_release(tmp_path / "r", VARIANTS["word input"])
+    beside = vectors(release.weights_file)
+    vocab = shutil.move(tmp_path / "r" / "vocab.txt", tmp_path / "words.txt")
+    np.testing.assert_array_equal(vectors(release.weights_file, vocab=vocab), beside)
+    with pytest.raises(InputError, match="reads words, so it needs its vocabulary"):
+        load(release.weights_file)
+    (tmp_path / "words.txt").write_text("\n".join(VOCABULARY[:-1]))
+    with pytest.raises(InputError, match="has 8 words, the model's table 9"):
+        load(release.weights_file, vocab=vocab)
+
+
+def test_a_word_input_folder_keeps_its_vocabulary(tmp_path: Path) -> None:
+    release = write_release(tmp_path / "r", VARIANTS["word input"])
+    bilm, vocabulary, _ = read_pretrained(release.weights_file)
+    write_directory(bilm, tmp_path / "own", vocabulary=vocabulary)
+    np.testing.assert_array_equal(vectors(tmp_path / "own"), vectors(release.weights_file))
+
+
+def test_a_word_input_bilm_needs_a_vocabulary(tmp_path: Path) -> None:
+    release = write_release(tmp_path, VARIANTS["word input"])
+    with pytest.raises(InputError, match="reads words: pass its vocabulary"):
+        Embedder(read_hdf5(release.weights_file, release.options_file))
+
+
+def test_what_is_no_model_is_named(release: Release, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad.zip").write_text("no archive")
+    with pytest.raises(InputError, match="no such model"):
+        load(tmp_path / "nothing")
+    with pytest.raises(InputError, match="holds no model"):
+        load(tmp_path / "empty")
+    with pytest.raises(InputError, match="is not a readable archive"):
+        load(tmp_path / "bad.zip")
+    with pytest.raises(InputError, match="no pre-trained model ships"):
+        load()
+    shutil.copy(release.weights_file, release.weights_file.with_name("other.hdf5"))
+    with pytest.raises(InputError, match="several weight files"):
+        load(release.weights_file.parent)
+    release.options_file.unlink()
+    with pytest.raises(InputError, match="comes without its options"):
+        load(release.weights_file)

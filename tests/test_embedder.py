@@ -1,0 +1,206 @@
+"""Oracles: the biLM run by hand, sentence by sentence; invariants of batching and streaming."""
+
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import elmore
+from elmore import embedder as embedder_module
+from elmore.bilm.model import BiLM
+from elmore.embedder import Embedder
+from elmore.errors import InputError
+from elmore.text.characters import encode_sentences
+
+SENTENCES = [
+    ["He", "sat", "by", "the", "bank"],
+    ["Banks", "fail"],
+    [],
+    ["the"] * 40,
+    ["", "<S>", "x" * 100, "\u00e9\u4e2d\ud800"],
+]
+
+
+@torch.no_grad()
+def by_hand(bilm: BiLM, words: list[str]) -> np.ndarray:
+    return bilm(*encode_sentences([words])).layers[0, :, 1:-1].numpy()
+
+
+def many_sentences(count: int) -> list[list[str]]:
+    draw = random.Random(0)
+    words = [f"word{i}" for i in range(60)]
+    return [draw.choices(words, k=draw.randrange(0, 30)) for _ in range(count)]
+
+
+def test_vectors_are_those_of_the_bilm(bilm: BiLM, embedder: Embedder) -> None:
+    for words, vectors in zip(SENTENCES, embedder.embed(SENTENCES), strict=True):
+        assert vectors.dtype == np.float32
+        assert vectors.shape == (3, len(words), 32)
+        np.testing.assert_allclose(vectors, by_hand(bilm, words), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("layers", "pick"),
+    [("top", lambda v: v[-1]), ("average", lambda v: v.mean(0)), (0, lambda v: v[0]), (1, lambda v: v[1])],
+)
+def test_choice_of_layers(embedder: Embedder, layers, pick) -> None:
+    for chosen, everything in zip(
+        embedder.embed(SENTENCES, layers=layers), embedder.embed(SENTENCES), strict=True
+    ):
+        np.testing.assert_allclose(chosen, pick(everything), atol=1e-6)
+
+
+def test_the_same_call_twice_is_bit_equal(embedder: Embedder) -> None:
+    sentences = many_sentences(100)
+    embedder.embed(many_sentences(7))  # whatever came before
+    first, second = embedder.embed(sentences), embedder.embed(sentences)
+    for a, b in zip(first, second, strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("batch_words", [1, 50, 300, 100_000])
+def test_any_batch_and_any_order_agree(embedder: Embedder, batch_words: int) -> None:
+    sentences = many_sentences(60)
+    expected = {i: embedder.embed([words])[0] for i, words in enumerate(sentences)}
+    order = list(range(60))
+    random.Random(1).shuffle(order)
+    found = embedder.embed([sentences[i] for i in order], batch_words=batch_words)
+    for i, vectors in zip(order, found, strict=True):
+        np.testing.assert_allclose(vectors, expected[i], atol=1e-5)
+
+
+def test_each_distinct_word_is_encoded_once(bilm: BiLM, embedder: Embedder) -> None:
+    encoded: list[int] = []
+    bilm.encode.register_forward_hook(lambda _, args, __: encoded.append(len(args[0])))
+    sentences = many_sentences(200)
+    embedder.embed(sentences, batch_words=200)
+    distinct = {word for words in sentences for word in words}
+    assert sum(encoded) == len(distinct) + 2  # <S> and </S>
+
+
+def test_a_full_cache_starts_over_and_changes_nothing(
+    embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentences = many_sentences(50)
+    expected = embedder.embed(sentences)
+    monkeypatch.setattr(embedder_module, "_CACHED_WORDS", 10)
+    for a, b in zip(embedder.embed(sentences, batch_words=64), expected, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_a_stream_reads_no_further_than_it_must(embedder: Embedder) -> None:
+    read = 0
+
+    def endless() -> Iterator[list[str]]:
+        nonlocal read
+        while True:
+            read += 1
+            yield ["word"] * 8
+
+    stream = embedder.stream(endless(), batch_words=40)
+    assert next(stream).vectors.shape == (3, 8, 32)
+    assert read <= 40
+
+
+def test_strings_are_tokenized_and_lists_are_not(bilm: BiLM) -> None:
+    embedder = Embedder(bilm)
+    text = "He doesn't bank."
+    [from_string] = embedder.stream([text])
+    assert from_string.tokens == elmore.tokenize(text)
+    [from_list] = embedder.stream([["He doesn't", "bank."]])
+    assert from_list.tokens == ["He doesn't", "bank."]
+    [by_space] = Embedder(bilm, tokenizer="whitespace").stream([text])
+    assert by_space.tokens == text.split()
+
+
+def test_carried_state_reads_sentences_as_one_text(bilm: BiLM, embedder: Embedder) -> None:
+    state = None
+    found = embedder.embed(SENTENCES, carry_state=True)
+    for words, vectors in zip(SENTENCES, found, strict=True):
+        with torch.no_grad():
+            layers, state = bilm(*encode_sentences([words]), state)
+        np.testing.assert_allclose(vectors, layers[0, :, 1:-1], atol=1e-6)
+    again = embedder.embed(SENTENCES, carry_state=True)
+    assert all(np.array_equal(a, b) for a, b in zip(found, again, strict=True))
+
+
+def test_nothing_in_nothing_out(embedder: Embedder) -> None:
+    assert embedder.embed([]) == []
+    [empty] = embedder.embed([[]])
+    assert empty.shape == (3, 0, 32)
+    [blank] = embedder.embed(["  "], layers="top")
+    assert blank.shape == (0, 32)
+
+
+@given(st.lists(st.one_of(st.text(), st.lists(st.text(), max_size=5)), max_size=4))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_any_text_can_be_embedded(embedder: Embedder, sentences: list) -> None:
+    for tokens, vectors in embedder.stream(sentences):
+        assert vectors.shape == (3, len(tokens), 32)
+        assert np.isfinite(vectors).all()
+
+
+@pytest.mark.parametrize(
+    ("sentences", "message"),
+    [
+        ("He sat", r"expected a list of sentences, got one string \('He sat'\)"),
+        ([["a"], 7], "sentence 1 is int"),
+        ([["a", None]], "sentence 0, token 1 is NoneType"),
+    ],
+)
+def test_what_is_no_sentence_is_refused(embedder: Embedder, sentences, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        embedder.embed(sentences)
+
+
+@pytest.mark.parametrize("layers", ["last", 3, -1])
+def test_layers_that_do_not_exist_are_named(embedder: Embedder, layers) -> None:
+    with pytest.raises(InputError, match="all, top, average or a number from 0 to 2"):
+        embedder.embed(SENTENCES, layers=layers)
+
+
+def test_wrong_devices_and_precisions_are_named(bilm: BiLM) -> None:
+    with pytest.raises(InputError, match="device must be auto, cpu or cuda"):
+        Embedder(bilm, device="tpu")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="precision must be fp32 or bf16"):
+        Embedder(bilm, precision="fp8")  # type: ignore[arg-type]
+    if not torch.cuda.is_available():
+        with pytest.raises(InputError, match="finds no GPU"):
+            Embedder(bilm, device="cuda")
+
+
+def test_bf16_is_close(bilm: BiLM, embedder: Embedder) -> None:
+    expected = embedder.embed(SENTENCES[:2])
+    for a, b in zip(Embedder(bilm, precision="bf16").embed(SENTENCES[:2]), expected, strict=True):
+        assert a.dtype == np.float32
+        cosine = (a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
+        assert cosine.min() > 0.99
+
+
+def test_sentence_vectors_pool_the_words(embedder: Embedder) -> None:
+    vectors = embedder.embed(SENTENCES, layers="average")
+    mean = embedder.sentence_vectors(SENTENCES)
+    largest = embedder.sentence_vectors(SENTENCES, pool="max")
+    for i, of_words in enumerate(vectors):
+        if len(of_words):
+            np.testing.assert_allclose(mean[i], of_words.mean(0), atol=1e-6)
+            np.testing.assert_allclose(largest[i], of_words.max(0), atol=1e-6)
+        else:
+            assert not mean[i].any()
+    assert embedder.sentence_vectors([]).shape == (0, 32)
+
+
+def test_word_vectors_are_half_of_layer_0(embedder: Embedder) -> None:
+    words = SENTENCES[0]
+    [layer_0] = embedder.embed([words], layers=0)
+    np.testing.assert_allclose(embedder.word_vectors(words), layer_0[:, :16], atol=1e-6)
+
+
+def test_encode_gives_what_the_bilm_takes(bilm: BiLM, embedder: Embedder) -> None:
+    batch = embedder.encode(["He sat.", ["Banks", "fail"]])
+    assert batch.ids.shape == (2, 5, 50)
+    assert elmore.Elmo(bilm)(batch)[0].shape == (2, 3, 32)
