@@ -1,0 +1,68 @@
+"""Oracle: all cosines of all words, sorted."""
+
+import numpy as np
+import pytest
+
+from elmore.analysis.neighbors import Occurrence, nearest_neighbors, parse_query
+from elmore.embedder import Embedder
+from elmore.errors import InputError
+
+CORPUS = [
+    ["They", "put", "on", "a", "play"],
+    ["The", "coach", "changed", "the", "play"],
+    [],
+    ["A", "play", "in", "two", "acts"],
+    ["play"],
+]
+QUERIES = [
+    Occurrence(["He", "wrote", "a", "play"], 3),
+    Occurrence(["They", "put", "on", "a", "play"], 1),
+]
+
+
+@pytest.mark.parametrize("layer", ["top", "average", 0, 1, 2])
+@pytest.mark.parametrize("k", [1, 4, 100])
+def test_neighbors_are_the_largest_cosines(embedder: Embedder, layer, k: int) -> None:
+    vectors = embedder.embed(CORPUS, layers=layer)
+    found = nearest_neighbors(embedder, QUERIES, CORPUS, k=k, layer=layer)
+    for query, neighbors in zip(QUERIES, found, strict=True):
+        target = embedder.embed([query.tokens], layers=layer)[0][query.position]
+        every = [
+            (v @ target / np.linalg.norm(v) / np.linalg.norm(target), line, position)
+            for line, of_words in enumerate(vectors)
+            if CORPUS[line] != query.tokens
+            for position, v in enumerate(of_words)
+        ]
+        every.sort(key=lambda e: -e[0])
+        assert len(neighbors) == min(k, len(every))
+        for neighbor, (similarity, line, position) in zip(neighbors, every, strict=False):
+            assert neighbor.similarity == pytest.approx(similarity, abs=1e-5)
+            if layer != 0:  # without context equal words are equally near
+                assert (neighbor.line, neighbor.occurrence.position) == (line, position)
+                assert neighbor.occurrence.tokens == CORPUS[line]
+
+
+def test_queries_have_one_word_in_brackets() -> None:
+    query = parse_query("They put on a [play] last night.")
+    assert query.tokens == ["They", "put", "on", "a", "play", "last", "night", "."]
+    assert query.word == "play"
+    assert str(query) == "They put on a [play] last night ."
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("no brackets", "expected one word in brackets, found 0"),
+        ("[two] [words]", "found 2"),
+        ("[put on] a play", "expected one word in the brackets, found 2: put on"),
+        ("[ ] a play", "found 0"),
+    ],
+)
+def test_other_queries_are_refused(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_query(text)
+
+
+def test_k_must_be_positive(embedder: Embedder) -> None:
+    with pytest.raises(InputError, match="k must be at least 1, got 0"):
+        nearest_neighbors(embedder, QUERIES, CORPUS, k=0)
