@@ -45,7 +45,12 @@ def test_vectors_are_those_of_the_bilm(bilm: BiLM, embedder: Embedder) -> None:
 
 @pytest.mark.parametrize(
     ("layers", "pick"),
-    [("top", lambda v: v[-1]), ("average", lambda v: v.mean(0)), (0, lambda v: v[0]), (1, lambda v: v[1])],
+    [
+        ("top", lambda v: v[-1]),
+        ("average", lambda v: v.mean(0)),
+        (0, lambda v: v[0]),
+        (1, lambda v: v[1]),
+    ],
 )
 def test_choice_of_layers(embedder: Embedder, layers, pick) -> None:
     for chosen, everything in zip(

@@ -30,7 +30,7 @@ def main() -> None:
     """Run a command; wrong input ends with one message and exit code 2."""
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        app()
+        app(sys.argv[1:])
     except KeyboardInterrupt:
         sys.exit("interrupted")
     except (InputError, MissingExtraError) as error:

@@ -18,13 +18,14 @@ from elmore.cli.options import (
     Overwrite,
     PrecisionOption,
     ReplaceInvalid,
+    Text,
     TokenizerOption,
     Vocab,
 )
 
 
 def embed(
-    text: Path,
+    text: Text,
     *,
     output: Output,
     model: Model = None,
@@ -46,7 +47,6 @@ def embed(
     Example: `elmore embed news.txt -m elmo/ -o news.parquet --layers top --dtype float16`
 
     Args:
-        text: One sentence a line, UTF-8; .gz, .xz and .bz2 are read as they are, - is stdin.
         output: File to write: .parquet, .h5 (the layout of AllenNLP's command) or .npz.
         layers: Which vectors of a word: all layers, the top one, their average, or one by number.
         dtype: Type of the numbers in the file.

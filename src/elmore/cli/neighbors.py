@@ -1,7 +1,6 @@
 """`elmore neighbors`: the words of a corpus that are nearest to a word in its sentence."""
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
@@ -13,6 +12,7 @@ from elmore.cli.options import (
     Options,
     PrecisionOption,
     ReplaceInvalid,
+    Text,
     TokenizerOption,
     Vocab,
 )
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def neighbors(
     query: str,
     *,
-    corpus: Path,
+    corpus: Text,
     k: Annotated[int, Parameter(alias="-k")] = 5,
     layer: Literal["top", "average"] | int = "top",
     model: Model = None,
@@ -42,7 +42,6 @@ def neighbors(
 
     Args:
         query: A sentence with one word in brackets.
-        corpus: One sentence a line; it may be larger than memory.
         k: How many neighbours.
         layer: The layer whose vectors are compared; 0 knows no context.
     """

@@ -5,6 +5,13 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+Text = Annotated[
+    Path,
+    Parameter(
+        allow_leading_hyphen=True,
+        help="Text file, one sentence a line, UTF-8; .gz, .xz or .bz2 too; - is standard input.",
+    ),
+]
 Model = Annotated[Path | None, Parameter(alias="-m", help="Folder, HDF5 weights, or an archive.")]
 Options = Annotated[
     Path | None, Parameter(help="options.json of HDF5 weights, if it is not beside them.")

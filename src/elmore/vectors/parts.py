@@ -57,9 +57,14 @@ def write_vectors(
     refuse_existing(path, overwrite=overwrite)
     parts = _Parts(path, {**(settings or {}), **form._asdict()})
     parts.open(resume=resume, overwrite=overwrite)
-    rows = rows_from(parts.num_rows())
-    while parts.write_one(rows, form, seconds_per_part):
-        pass
+    try:
+        rows = rows_from(parts.num_rows())
+        while parts.write_one(rows, form, seconds_per_part):
+            pass
+    except BaseException:
+        if not parts.files():  # nothing to go on with
+            parts.remove()
+        raise
     count = parts.num_rows()
     _join(parts.files(), path, form)
     parts.remove()

@@ -1,0 +1,61 @@
+"""How long one waits: importing, --help, loading a model of the paper's size.
+
+Run as: python benchmarks/startup.py
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+import elmore
+from elmore.checkpoint.directory import write_directory
+from elmore.checkpoint.hdf5 import write_hdf5
+
+
+def best_of(times: int, command: list[str]) -> float:
+    """Return the fastest of some runs, in seconds."""
+
+    def once() -> float:
+        began = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        return time.perf_counter() - began
+
+    return min(once() for _ in range(times))
+
+
+def load_seconds(path: Path) -> float:
+    """Return how long `elmore.load` takes once everything is imported and the file is cached."""
+
+    def once() -> float:
+        began = time.perf_counter()
+        elmore.load(path, device="cpu")
+        return time.perf_counter() - began
+
+    return min(once() for _ in range(5))
+
+
+def main() -> None:
+    """Print one line a measurement."""
+    python = sys.executable
+    print(f"python -c pass        {best_of(5, [python, '-c', 'pass']):.2f} s")
+    print(f"import elmore         {best_of(5, [python, '-c', 'import elmore']):.2f} s")
+    print(f"import torch          {best_of(5, [python, '-c', 'import torch']):.2f} s")
+    help_ = [python, "-c", "from elmore.cli import app; app(['--help'])"]
+    print(f"elmore --help         {best_of(5, help_):.2f} s")
+    torch.manual_seed(0)
+    bilm = elmore.BiLM(elmore.BiLMConfig.original())
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_directory(bilm, folder / "f32")
+        write_directory(bilm, folder / "f16", dtype="float16")
+        write_hdf5(bilm, folder / "h5" / "weights.hdf5", folder / "h5" / "options.json")
+        for kind in ("f32", "f16", "h5"):
+            print(f"load original, {kind:4}   {load_seconds(folder / kind):.2f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,313 @@
+"""Each command end to end, right and wrong. Oracle: the same from Python."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import elmore
+from elmore.checkpoint.directory import write_directory
+from elmore.cli import main
+
+TEXT = "The bank raised its rates.\n\nHe sat by the bank of the river.\n"
+ELMORE = [sys.executable, "-c", "from elmore.cli import main; main()"]
+
+
+class Result:
+    """How a command ended."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Run a command in this process."""
+
+    def run(*args: object) -> Result:
+        monkeypatch.setattr(sys, "argv", ["elmore", *map(str, args)])
+        before = signal.getsignal(signal.SIGTERM)
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        return Result(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def folder(bilm: elmore.BiLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a model and a text."""
+    write_directory(bilm, tmp_path / "model", provenance={"made": "up"})
+    (tmp_path / "text.txt").write_text(TEXT)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refused(result: Result, message: str) -> None:
+    """One clear message, exit code 2, no traceback."""
+    assert result.code == 2
+    assert message in result.err
+    assert "Traceback" not in result.err
+    assert result.err.count("elmore:") == 1
+
+
+# --- embed
+
+
+def test_embed_parquet(run, folder: Path) -> None:
+    result = run("embed", "text.txt", "-m", "model", "-o", "v.parquet")
+    assert result.code == 0
+    assert result.out.startswith("3 sentences, 15 words in ")
+    assert result.out.endswith("-> v.parquet\n")
+    expected = elmore.load("model").embed(TEXT.splitlines())
+    for row, vectors in zip(elmore.read_vectors("v.parquet"), expected, strict=True):
+        assert row.tokens == elmore.tokenize(TEXT.splitlines()[row.id])
+        np.testing.assert_allclose(row.vectors, vectors, atol=1e-6)
+
+
+def test_embed_hdf5_and_npz(run, folder: Path) -> None:
+    for name, layers in (("v.h5", "top"), ("v.npz", "1")):
+        assert run("embed", "text.txt", "-m", "model", "-o", name, "--layers", layers).code == 0
+    top = elmore.load("model").embed(TEXT.splitlines(), layers="top")
+    with h5py.File("v.h5") as file, np.load("v.npz") as archive:
+        np.testing.assert_allclose(file["2"], top[2], atol=1e-6)
+        assert archive["1"].shape == (0, 32)
+
+
+def test_embed_options(run, folder: Path) -> None:
+    Path("text.txt.gz").write_bytes(gzip.compress(TEXT.encode()))
+    result = run(
+        "embed", "text.txt.gz", "-m", "model", "-o", "deep/er/v.parquet", "--dtype", "float16",
+        "--tokenizer", "whitespace", "--carry-state", "--device", "cpu", "--json",
+    )  # fmt: skip
+    report = json.loads(result.out)
+    assert (report["sentences"], report["words"]) == (3, 13)
+    elmo = elmore.load("model", tokenizer="whitespace")
+    expected = elmo.embed(TEXT.splitlines(), carry_state=True)
+    for row, vectors in zip(elmore.read_vectors("deep/er/v.parquet"), expected, strict=True):
+        assert row.vectors.dtype == np.float16
+        np.testing.assert_allclose(row.vectors, vectors, atol=1e-3)
+
+
+def test_embed_never_overwrites_silently(run, folder: Path) -> None:
+    Path("v.parquet").write_text("precious")
+    refused(run("embed", "text.txt", "-m", "model", "-o", "v.parquet"), "exists already")
+    assert Path("v.parquet").read_text() == "precious"
+    assert run("embed", "text.txt", "-m", "model", "-o", "v.parquet", "--overwrite").code == 0
+    assert len(list(elmore.read_vectors("v.parquet"))) == 3
+
+
+def test_embed_reads_standard_input(folder: Path) -> None:
+    subprocess.run(
+        [*ELMORE, "embed", "-", "-m", "model", "-o", "v.parquet"],
+        input=TEXT, text=True, check=True, capture_output=True,
+    )  # fmt: skip
+    assert len(list(elmore.read_vectors("v.parquet"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"", "text.txt is empty; expected one sentence a line"),
+        (b"fine\n\xff\n", "text.txt, line 2: byte 0xff at position 0 is not UTF-8"),
+        (b"a\0b\n", "text.txt, line 1: a NUL character"),
+        (b"x" * 10_000_000, "text.txt, line 1: more than 1,000,000 bytes without a line break"),
+        (b"x " * 5_000_000 + b"\n", "text.txt, line 1: more than 1,000,000 bytes"),
+    ],
+)
+def test_embed_refuses_what_is_no_text(run, folder: Path, raw: bytes, message: str) -> None:
+    Path("text.txt").write_bytes(raw)
+    refused(run("embed", "text.txt", "-m", "model", "-o", "v.parquet"), message)
+    assert not Path("v.parquet").exists()
+
+
+def test_embed_replaces_what_is_no_text_when_asked(run, folder: Path) -> None:
+    Path("text.txt").write_bytes(b"a \xff\nb\0c\n")
+    result = run(
+        "embed", "text.txt", "-m", "model", "-o", "v.parquet", "--replace-invalid",
+        "--tokenizer", "whitespace",
+    )  # fmt: skip
+    assert result.code == 0
+    assert [r.tokens for r in elmore.read_vectors("v.parquet")] == [["a", "\ufffd"], ["b\ufffdc"]]
+
+
+def test_blank_lines_keep_their_place(run, folder: Path) -> None:
+    Path("text.txt").write_text("\n\nword\n \n")
+    assert run("embed", "text.txt", "-m", "model", "-o", "v.parquet").code == 0
+    assert [len(r.tokens) for r in elmore.read_vectors("v.parquet")] == [0, 0, 1, 0]
+
+
+def test_embed_refuses_outputs_that_cannot_be(run, folder: Path) -> None:
+    embed = ("embed", "text.txt", "-m", "model", "-o")
+    refused(run(*embed, "text.txt/v.parquet"), "text.txt")
+    refused(run(*embed, "v.csv"), "expected a name that ends in .parquet")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("-m", "nothing"), "nothing: no such model"),
+        (("-m", "text.txt"), "text.txt"),
+        ((), "no pre-trained model ships"),
+        (("-m", "model", "--layers", "7"), "a number from 0 to 2"),
+        (("-m", "model", "--resume", "--carry-state"), "does not go with --carry-state"),
+    ],
+)
+def test_embed_refuses_wrong_requests(run, folder: Path, args: tuple, message: str) -> None:
+    refused(run("embed", "text.txt", *args, "-o", "v.parquet"), message)
+    assert not Path("v.parquet").exists()
+
+
+def test_embed_without_its_text(run, folder: Path) -> None:
+    refused(run("embed", "missing.txt", "-m", "model", "-o", "v.parquet"), "missing.txt")
+    assert {path.name for path in folder.iterdir()} == {"model", "text.txt"}
+    refused(run("embed", "model", "-m", "model", "-o", "v.parquet"), "model: Is a directory")
+
+
+@pytest.mark.parametrize("args", [(), ("embed",), ("embed", "t", "--output"), ("emed",)])
+def test_wrong_usage_is_exit_code_2(run, args: tuple) -> None:
+    result = run(*args)
+    assert result.code in (0, 2)
+    assert result.code == 2 or not args  # no command shows the help
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("name", ["v.parquet", "v.h5", "v.npz"])
+def test_a_full_disk_leaves_nothing_half_written(folder: Path, name: str) -> None:
+    """A limit on the size of files stands for the disk: writing fails in the same way."""
+    resource = pytest.importorskip("resource")
+    Path("text.txt").write_text("a sentence of some words .\n" * 400)
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+
+    done = subprocess.run(
+        [*ELMORE, "embed", "text.txt", "-m", "model", "-o", name],
+        preexec_fn=limit, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "too large" in done.stderr
+    assert not Path(name).exists()
+    assert not list(Path().rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_run_goes_on(folder: Path, sign: signal.Signals) -> None:
+    """Struck in the middle, resumed, and equal to a run that nobody disturbed."""
+    lines = [f"sentence number {i} has some words ." for i in range(1500)]
+    Path("long.txt").write_text("\n".join(lines))
+    embed = [*ELMORE, "embed", "long.txt", "-m", "model", "--layers", "top"]
+    slow = [
+        sys.executable, "-c",
+        "import elmore.vectors.parts as p; p.write_vectors.__kwdefaults__['seconds_per_part'] = 0;"
+        "from elmore.cli import main; main()",
+    ]  # fmt: skip
+    process = subprocess.Popen([*slow, *embed[3:], "-o", "v.parquet"], stderr=subprocess.PIPE)
+    parts = Path("v.parquet.parts")
+    while process.poll() is None and not list(parts.glob("*.parquet")):
+        time.sleep(0.01)
+    process.send_signal(sign)
+    _, err = process.communicate()
+    assert process.returncode != 0
+    assert b"Traceback" not in err
+    assert not Path("v.parquet").exists()
+    assert list(parts.glob("*.parquet"))
+
+    again = subprocess.run([*embed, "-o", "v.parquet"], capture_output=True, text=True, check=False)
+    assert again.returncode == 2
+    assert "--resume" in again.stderr
+    done = subprocess.run(
+        [*embed, "-o", "v.parquet", "--resume", "--json"], capture_output=True, check=True
+    )
+    report = json.loads(done.stdout)
+    assert report["sentences"] == 1500
+    assert report["words"] < 1500 * 7  # some were there already
+    rows = list(elmore.read_vectors("v.parquet"))
+    expected = elmore.load("model").embed(lines, layers="top")
+    assert [row.id for row in rows] == list(range(1500))
+    for row, vectors in zip(rows, expected, strict=True):
+        np.testing.assert_allclose(row.vectors, vectors, atol=1e-5)
+    assert not parts.exists()
+
+
+# --- convert, info, neighbors
+
+
+def test_convert_there_and_back(run, folder: Path) -> None:
+    assert run("convert", "model", "-o", "out/weights.hdf5").code == 0
+    assert run("convert", "out/weights.hdf5", "out/options.json", "-o", "again").code == 0
+    assert run("convert", "model", "-o", "half", "--dtype", "float16").code == 0
+    expected = elmore.load("model").embed(["He sat."])[0]
+    for name, tolerance in (("again", 1e-6), ("out", 1e-6), ("half", 1e-2)):
+        np.testing.assert_allclose(
+            elmore.load(name).embed(["He sat."])[0], expected, atol=tolerance
+        )
+
+
+def test_convert_refuses(run, folder: Path) -> None:
+    Path("options.json").write_text("precious")
+    refused(run("convert", "model", "-o", "weights.hdf5"), "options.json exists already")
+    refused(run("convert", "model", "-o", "model"), "model exists already")
+    Path("not.hdf5").write_text("no")
+    refused(run("convert", "not.hdf5", "options.json", "-o", "x"), "options.json is not JSON")
+    assert not Path("x").exists()
+    assert Path("options.json").read_text() == "precious"
+
+
+def test_info_of_a_model(run, folder: Path) -> None:
+    facts = json.loads(run("info", "model", "--json").out)
+    assert facts["parameters"] == sum(p.numel() for p in elmore.load("model").bilm.parameters())
+    assert facts["provenance"] == {"made": "up"}
+    text = run("info", "model").out
+    assert "3 layers of 32 dimensions a word" in text
+    refused(run("info", "nowhere"), "nowhere: no such model")
+
+
+def test_info_of_the_installation(run) -> None:
+    assert json.loads(run("info", "--json").out)["elmore"] == elmore.__version__
+
+
+def test_neighbors(run, folder: Path) -> None:
+    args = ("neighbors", "A [bank] of the river.", "--corpus", "text.txt", "-m", "model", "-k", "2")
+    found = json.loads(run(*args, "--json", "--layer", "0").out)
+    assert [n["word"] for n in found] == ["bank", "bank"]
+    assert {n["line"] for n in found} == {0, 2}
+    assert found[0]["similarity"] == pytest.approx(1, abs=1e-5)
+    lines = run(*args).out.splitlines()
+    assert len(lines) == 3
+    assert "A [bank] of the river ." in lines[0]
+
+
+def test_neighbors_refuses(run, folder: Path) -> None:
+    Path("blank.txt").write_text("\n\n")
+    args = ("-m", "model", "--corpus")
+    refused(run("neighbors", "no brackets", *args, "text.txt"), "expected one word in brackets")
+    refused(run("neighbors", "a [b] c", *args, "blank.txt"), "blank.txt holds no word")
+    refused(run("neighbors", "a [b] c", *args, "none.txt"), "none.txt")
+    refused(run("neighbors", "a [b] c", *args, "text.txt", "-k", "0"), "k must be at least 1")
+
+
+def test_a_closed_pipe_is_no_error(folder: Path) -> None:
+    if os.name == "nt":
+        pytest.skip("no head here")
+    command = " ".join(f"'{part}'" for part in [*ELMORE, "info", "model"])
+    done = subprocess.run(
+        f"set -o pipefail; {command} | true", shell=True, executable="/bin/bash",
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr

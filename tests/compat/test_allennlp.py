@@ -1,0 +1,227 @@
+"""Oracles: the published AllenNLP vectors; numpy, with a state for each row of the batch."""
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from elmore.checkpoint.hdf5 import read_hdf5
+from elmore.compat.allennlp import Elmo, ElmoEmbedder, batch_to_ids
+from elmore.errors import InputError
+from elmore.text.characters import encode_sentences
+from tests.oracles import released_bilm
+from tests.oracles.releases import VARIANTS, Release, write_release
+
+# Batches that shrink and grow: rows that are absent keep their state, rows that are new have none.
+BATCHES = [
+    [["the", "bank"], ["of"], ["a", "river", "."], []],
+    [["rates"], ["The", "bank", "fails"]],
+    [["a"], ["b", "c"], ["d"], ["e", "f", "g"], ["h"]],
+    [["only", "one"]],
+    [["the", "bank"], ["of"], ["a", "river", "."], ["x"]],
+]
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Release:
+    return write_release(tmp_path, VARIANTS["usual"])
+
+
+def expected_layers(release: Release) -> list[list[np.ndarray]]:
+    """All layers of all sentences of BATCHES, boundaries included, state carried row by row."""
+    states: dict[int, released_bilm.State] = {}
+    found = []
+    for batch in BATCHES:
+        found.append([])
+        for row, words in enumerate(batch):
+            layers, states[row] = released_bilm.embed(
+                words, release.weights, release.options, states.get(row)
+            )
+            found[-1].append(layers)
+    return found
+
+
+def test_batch_to_ids_has_no_boundaries() -> None:
+    ids = batch_to_ids([["a", "<S>"], []])
+    framed = encode_sentences([["a", "<S>"], []]).ids
+    assert torch.equal(ids[0], framed[0, 1:3])
+    assert not ids[1].any()
+    assert batch_to_ids([]).shape == (1, 0, 50)
+    assert batch_to_ids([[]]).shape == (1, 0, 50)
+    with pytest.raises(TypeError, match="sentence 0 is a string"):
+        batch_to_ids(["a string"])
+
+
+def test_embedder_reproduces_the_published_vectors(published: Path) -> None:
+    [file] = published.glob("*sentences.json")
+    streams = json.loads(file.read_text())
+    embedder = ElmoEmbedder(published / "options.json", published / "lm_weights.hdf5")
+    for i in range(10):
+        found = embedder.embed_batch([stream[i].split() for stream in streams])
+        for row, vectors in enumerate(found):
+            with h5py.File(published / f"lm_embeddings_{row}.hdf5") as expected:
+                theirs = np.concatenate(expected[str(i)][...], axis=-1)
+            np.testing.assert_allclose(vectors[-1], theirs, rtol=0, atol=5e-6)
+
+
+def test_state_is_carried_row_by_row(release: Release) -> None:
+    embedder = ElmoEmbedder(release.options_file, release.weights_file)
+    for batch, expected in zip(BATCHES, expected_layers(release), strict=True):
+        for vectors, layers in zip(embedder.embed_batch(batch), expected, strict=True):
+            np.testing.assert_allclose(vectors, layers[:, 1:-1], atol=2e-6)
+
+
+def test_state_is_not_carried_when_told(release: Release) -> None:
+    embedder = ElmoEmbedder(release.options_file, release.weights_file, stateful=False)
+    first, second = (embedder.embed_sentence(["the", "bank"]) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("boundaries", [False, True])
+def test_elmo_mixes_with_carried_state(release: Release, boundaries: bool) -> None:
+    elmo = Elmo(
+        release.options_file, release.weights_file, 2, dropout=0.0,
+        keep_sentence_boundaries=boundaries,
+    ).eval()  # fmt: skip
+    for batch, expected in zip(BATCHES, expected_layers(release), strict=True):
+        output = elmo(batch_to_ids(batch))
+        first, second = output["elmo_representations"]
+        torch.testing.assert_close(first, second)
+        assert elmo.get_output_dim() == first.shape[-1] == 12
+        for row, layers in enumerate(expected):
+            mean = layers.mean(axis=0)
+            mean = mean if boundaries else mean[1:-1]
+            n = len(mean)
+            assert output["mask"][row].sum() == n
+            np.testing.assert_allclose(first[row, :n], mean, atol=2e-6)
+            assert not first[row, n:].any()
+
+
+@torch.no_grad()
+def test_reset_states_starts_a_new_text(release: Release) -> None:
+    elmo = Elmo(release.options_file, release.weights_file, 1, dropout=0.0).eval()
+    ids = batch_to_ids([["the", "bank"]])
+    first = elmo(ids)["elmo_representations"][0]
+    assert not torch.allclose(first, elmo(ids)["elmo_representations"][0])
+    elmo.reset_states()
+    assert torch.equal(first, elmo(ids)["elmo_representations"][0])
+
+
+@torch.no_grad()
+def test_fixed_mix_and_own_module(release: Release) -> None:
+    bilm = read_hdf5(release.weights_file, release.options_file)
+    elmo = Elmo(module=bilm, scalar_mix_parameters=[-9e10, 1.0, -9e10], dropout=0.0).eval()
+    found = elmo(batch_to_ids([["the", "bank"]]))["elmo_representations"][0]
+    layers, _ = released_bilm.embed(["the", "bank"], release.weights, release.options)
+    np.testing.assert_allclose(found[0], layers[1, 1:-1], atol=2e-6)
+
+
+@torch.no_grad()
+def test_layer_norm_is_allennlps(release: Release) -> None:
+    """One mean and variance a layer, over all real positions, boundaries too."""
+    elmo = Elmo(release.options_file, release.weights_file, 1, do_layer_norm=True, dropout=0.0)
+    batch = BATCHES[0]
+    found = elmo.eval()(batch_to_ids(batch))["elmo_representations"][0]
+    layers = expected_layers(release)[0]
+    normed = []
+    for j in range(3):
+        values = np.concatenate([of_row[j] for of_row in layers])
+        normed.append([(of_row[j] - values.mean()) / values.std() for of_row in layers])
+    for row, words in enumerate(batch):
+        mean = np.mean([of_layer[row] for of_layer in normed], axis=0)[1:-1]
+        np.testing.assert_allclose(found[row, : len(words)], mean, atol=1e-5)
+
+
+@torch.no_grad()
+def test_four_axes_are_flattened_and_restored(release: Release) -> None:
+    elmo = Elmo(release.options_file, release.weights_file, 1, dropout=0.0, stateful=False).eval()
+    ids = batch_to_ids([["a", "b"], ["c"], ["d", "e"], []])
+    flat = elmo(ids)
+    deep = elmo(ids.view(2, 2, 2, 50))
+    assert deep["mask"].shape == (2, 2, 2)
+    torch.testing.assert_close(
+        deep["elmo_representations"][0].flatten(0, 1), flat["elmo_representations"][0]
+    )
+
+
+@torch.no_grad()
+def test_cached_words_change_nothing_and_unknown_ones_fall_back(release: Release) -> None:
+    vocabulary = ["@@PADDING@@", "the", "bank", "of"]
+    plain = Elmo(release.options_file, release.weights_file, 1, dropout=0.0, stateful=False).eval()
+    cached = Elmo(
+        release.options_file, release.weights_file, 1, dropout=0.0, stateful=False,
+        vocab_to_cache=vocabulary,
+    ).eval()  # fmt: skip
+    batch = [["the", "bank"], ["of"]]
+    expected = plain(batch_to_ids(batch))["elmo_representations"][0]
+    numbers = torch.tensor([[1, 2], [3, 0]])
+    encoded = []
+    cached.bilm.bilm.encode.register_forward_hook(lambda *_: encoded.append(1))
+    found = cached(batch_to_ids(batch), word_inputs=numbers)
+    torch.testing.assert_close(found["elmo_representations"][0], expected)
+    assert found["mask"].tolist() == [[True, True], [True, False]]
+    assert not encoded
+    unknown = cached(batch_to_ids(batch), word_inputs=torch.tensor([[1, 99], [3, 0]]))
+    torch.testing.assert_close(unknown["elmo_representations"][0], expected)
+    assert encoded
+
+
+def test_requires_grad_trains_the_bilm(release: Release) -> None:
+    for requires_grad in (False, True):
+        elmo = Elmo(release.options_file, release.weights_file, 1, requires_grad=requires_grad)
+        loss = elmo(batch_to_ids([["the", "bank"]]))["elmo_representations"][0].square().sum()
+        loss.backward()
+        grads = [p.grad is not None for p in elmo.bilm.parameters()]
+        assert all(grads) if requires_grad else not any(grads)
+        # The next batch must not reach back into this one's graph.
+        elmo(batch_to_ids([["again"]]))["elmo_representations"][0].sum().backward()
+
+
+def test_batches_of_sentences_and_layers_with_masks(release: Release) -> None:
+    embedder = ElmoEmbedder(release.options_file, release.weights_file, stateful=False)
+    sentences = [words for batch in BATCHES for words in batch]
+    found = list(embedder.embed_sentences(iter(sentences), batch_size=4))
+    assert [v.shape for v in found] == [(3, len(words), 12) for words in sentences]
+    layers, mask = embedder.batch_to_embeddings(sentences[:3])
+    assert mask.sum(dim=1).tolist() == [2, 1, 3]
+    assert not layers[1, :, 1:].any()
+    np.testing.assert_allclose(layers[2], found[2], atol=1e-6)
+
+
+@pytest.mark.parametrize("output_format", ["all", "top", "average"])
+def test_embed_file_writes_the_layout_of_the_command(
+    release: Release, tmp_path: Path, output_format
+) -> None:
+    lines = ["the bank", "of a river .", "the bank"]
+    args = (release.options_file, release.weights_file)
+    ElmoEmbedder(*args).embed_file(lines, tmp_path / "v.h5", output_format, batch_size=2)
+    expected = list(ElmoEmbedder(*args).embed_sentences((s.split() for s in lines), 2))
+    pick = {"all": lambda v: v, "top": lambda v: v[-1], "average": lambda v: v.mean(0)}
+    with h5py.File(tmp_path / "v.h5") as file:
+        assert json.loads(file["sentence_to_index"][0]) == {"the bank": "2", "of a river .": "1"}
+        for i, vectors in enumerate(expected):
+            np.testing.assert_allclose(file[str(i)], pick[output_format](vectors), atol=1e-6)
+
+
+def test_embed_file_by_sentence_and_its_refusals(release: Release, tmp_path: Path) -> None:
+    embedder = ElmoEmbedder(release.options_file, release.weights_file)
+    embedder.embed_file(["a b", "c"], tmp_path / "k.h5", use_sentence_keys=True)
+    embedder.embed_file(["a b", "c"], tmp_path / "f.h5", forget_sentences=True)
+    with h5py.File(tmp_path / "k.h5") as keys, h5py.File(tmp_path / "f.h5") as forgotten:
+        assert set(keys) == {"a b", "c"}
+        assert set(forgotten) == {"0", "1"}
+    with pytest.raises(InputError, match="line 2 is blank"):
+        embedder.embed_file(["a", " ", "b"], tmp_path / "x.h5")
+    with pytest.raises(InputError, match="all different"):
+        embedder.embed_file(["a", "a"], tmp_path / "x.h5", use_sentence_keys=True)
+    with pytest.raises(InputError, match="all different and have no '/'"):
+        embedder.embed_file(["a/b"], tmp_path / "x.h5", use_sentence_keys=True)
+    with pytest.raises(InputError, match="output_format must be"):
+        embedder.embed_file(["a"], tmp_path / "x.h5", "last")  # type: ignore[arg-type]
+    assert not (tmp_path / "x.h5").exists()
+    with pytest.raises(InputError, match="expected options_file and weight_file"):
+        Elmo()
