@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-ORDER = """
-    errors atomic schema text bilm mix checkpoint embedder vectors
-    analysis compat cli
-""".split()
+ORDER = [
+    "errors", "atomic", "schema", "text", "bilm", "mix", "checkpoint", "embedder", "vectors",
+    "analysis", "compat", "cli",
+]  # fmt: skip
 SOURCE = Path(__file__).parents[1] / "src" / "elmore"
 
 

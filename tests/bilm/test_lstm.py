@@ -67,7 +67,7 @@ def test_clipping_matches_numpy() -> None:
         "B": bias,
         "W_P_0": ours.project.weight.numpy().T,
     }
-    expected, (h, c) = run_lstm(
+    expected, (_, c) = run_lstm(
         list(x[0].numpy()), cell, {"cell_clip": 0.2, "proj_clip": 0.05}, (np.zeros(3), np.zeros(6))
     )
     np.testing.assert_allclose(output[0], expected, atol=1e-6)

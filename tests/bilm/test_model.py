@@ -1,4 +1,4 @@
-"""Oracles: a biLM in plain numpy for every variant of the released files; the defining properties."""
+"""Oracles: a biLM in plain numpy, for every variant of the released files; defining properties."""
 
 from pathlib import Path
 

@@ -63,7 +63,7 @@ def test_half_precision_halves_the_file_and_is_read_as_float32(
     ("edit", "message"),
     [
         (lambda s: s.pop("encode.embed.weight"), "lacks 1 weights: encode.embed.weight"),
-        (lambda s: s.update(spare=torch.zeros(1)), "beyond what the configuration .* spare"),
+        (lambda s: s.update(spare=torch.zeros(1)), r"beyond what the configuration .* spare"),
         (
             lambda s: s.update({"encode.project.bias": torch.zeros(3)}),
             r"encode.project.bias has shape \(3,\), the configuration asks for \(16,\)",

@@ -1,14 +1,21 @@
-"""Oracles: the conventions of the 1 Billion Word Benchmark, by hand; properties of any tokenizer."""
+"""Oracles: sacremoses on the whole text; the 1 Billion Word Benchmark's conventions, by hand."""
 
 import importlib.util
 import sys
+from itertools import islice
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sacremoses import MosesTokenizer
 
 import elmore
 from elmore.errors import InputError, MissingExtraError
+from elmore.text import tokenize as tokenize_module
+from elmore.text.lines import read_lines
+from tests.conftest import SHARED
+
+SACREMOSES = MosesTokenizer(lang="en")
 
 
 @pytest.mark.parametrize(
@@ -30,6 +37,32 @@ def test_moses_conventions_without_escapes(text: str, tokens: list[str]) -> None
 
 def test_whitespace_leaves_tokens_alone() -> None:
     assert elmore.tokenize(" don 't\tstop ", "whitespace") == ["don", "'t", "stop"]
+
+
+PIECES = st.text(st.sampled_from("aAbsDe .,'`-019$%\"()&;:?!/[]|<>\u00e9\u4e2d\u00a0\u2019\u00aa"))
+
+
+@given(PIECES | st.text())
+@example("Mr. smith vs. 3 No. 5 No. x e.g. it's 'quoted' end.")
+@settings(max_examples=500)
+def test_moses_is_sacremoses(text: str) -> None:
+    assert elmore.tokenize(text) == SACREMOSES.tokenize(text, escape=False)
+
+
+def test_moses_is_sacremoses_on_real_text() -> None:
+    path = SHARED / "corpus" / "valid.txt.xz"
+    if not path.exists():
+        pytest.skip("the corpus is not on this machine")
+    for line in islice(read_lines(path), 1000):
+        assert elmore.tokenize(line) == SACREMOSES.tokenize(line, escape=False)
+
+
+def test_moses_forgets_before_it_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    split = tokenize_module._Moses("en")
+    monkeypatch.setattr(split, "_MAX_REMEMBERED", 3)
+    for text in ("it's a b c d.", "it's a b c d. e", "it's"):
+        assert split(text) == SACREMOSES.tokenize(text, escape=False)
+        assert len(split._plain) + len(split._other) <= 4
 
 
 @given(st.text())

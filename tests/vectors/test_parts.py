@@ -133,7 +133,7 @@ def test_a_full_disk_leaves_the_parts_before_it(
 def test_what_is_there_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "v.npz"
     path.write_text("precious")
-    with pytest.raises(InputError, match="exists already.*--overwrite"):
+    with pytest.raises(InputError, match=r"exists already.*--overwrite"):
         write_vectors(path, all_rows, FORM)
     with pytest.raises(KeyboardInterrupt):
         write_vectors(path, until(9, KeyboardInterrupt), FORM, overwrite=True)

@@ -1,0 +1,218 @@
+"""The documentation is true: its code runs, its outputs are real, its names and links exist."""
+
+import ast
+import doctest
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from elmore.bilm.config import BiLMConfig
+from elmore.bilm.model import BiLM
+from elmore.checkpoint.directory import write_directory
+from elmore.checkpoint.hdf5 import write_hdf5
+from elmore.cli import app
+from elmore.text.vocabulary import Vocabulary
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "elmore"
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/*.md")])
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_SYMBOL = re.compile(r"`([\w/]+\.py):([\w.]+)`")
+_DECIMAL = re.compile(r"-?\d+\.\d+")
+_SPEED = re.compile(r"in [\d.]+ s \([\d,]+ words/s\)")
+
+
+class Block(NamedTuple):
+    """A fenced block: what the info string says, and the lines."""
+
+    kind: str
+    body: str
+
+
+def blocks_of(page: Path) -> list[Block]:
+    return [Block(*found) for found in _BLOCK.findall(page.read_text(encoding="utf-8"))]
+
+
+def prose_of(page: Path) -> str:
+    return _BLOCK.sub("", page.read_text(encoding="utf-8"))
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files that the pages name: a text, a model in every form, an old checkpoint."""
+    folder = tmp_path_factory.mktemp("samples")
+    shutil.copy(ROOT / "examples" / "sample.txt", folder / "text.txt")
+    torch.manual_seed(0)
+    bilm = BiLM(BiLMConfig.tiny())
+    write_directory(bilm, folder / "my-elmo")
+    write_hdf5(bilm, folder / "weights.hdf5", folder / "options.json")
+
+    (folder / "pair").mkdir()
+    for name in ("weights.hdf5", "options.json"):
+        shutil.copy(folder / name, folder / "pair")
+    shutil.make_archive(str(folder / "elmo"), "zip", folder / "pair")
+    shutil.rmtree(folder / "pair")
+
+    words = Vocabulary(["<S>", "</S>", "<UNK>", "the", "bank", "."])
+    reads_words = BiLM(BiLMConfig(vocab_size=len(words), dim=8, cell_dim=16))
+    (folder / "word-model").mkdir()
+    write_hdf5(
+        reads_words,
+        folder / "word-model" / "weights.hdf5",
+        folder / "word-model" / "options.json",
+    )
+    words.write(folder / "word-model" / "vocab.txt")
+
+    prefix = "text_field_embedder.token_embedder_elmo._elmo."  # where AllenNLP's taggers have it
+    old = {"scalar_mix_0.gamma": torch.tensor([0.9])}
+    old |= {f"scalar_mix_0.scalar_parameters.{j}": torch.tensor([j / 10]) for j in range(3)}
+    torch.save({prefix + name: value for name, value in old.items()}, folder / "old.th")
+    return folder
+
+
+@every_page
+def test_code_runs_and_prints_what_the_page_says(
+    page: Path,
+    samples: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(shutil.copytree(samples, tmp_path / "work"))
+    names: dict[str, object] = {"__name__": page.stem}
+    printed = None
+    for kind, body in blocks_of(page):
+        if kind == "text":
+            assert printed is not None, f"an output without code before it:\n{body}"
+            assert same_output(body, printed), f"expected\n{body}\nbut it printed\n{printed}"
+        elif kind in ("python", "sh"):
+            capsys.readouterr()
+            run = run_python if kind == "python" else run_commands
+            run(body, page, names)
+            printed = capsys.readouterr().out
+
+
+def run_python(code: str, page: Path, names: dict[str, object]) -> None:
+    exec(compile(code, name_of(page), "exec"), names)  # the blocks of a page share their names
+
+
+def run_commands(lines: str, page: Path, names: dict[str, object]) -> None:
+    """Run the `elmore` commands of a shell block; what else is there (make, pip) is not ours."""
+    for line in lines.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["elmore"]:
+            app(words[1:], exit_on_error=False, print_error=False, result_action="return_value")
+
+
+def same_output(expected: str, found: str) -> bool:
+    """Compare outputs: not how long something took, and decimals up to their last digit."""
+    expected, found = (_SPEED.sub("in 0 s", text) for text in (expected, found))
+    pairs = zip(_DECIMAL.findall(expected), _DECIMAL.findall(found), strict=False)
+    near = all(abs(float(a) - float(b)) < 1.5 * 10.0 ** -len(a.split(".")[1]) for a, b in pairs)
+    checker, flags = doctest.OutputChecker(), doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    expected, found = (_DECIMAL.sub("0.0", text) for text in (expected, found))
+    return near and checker.check_output(expected, found, flags)
+
+
+@every_page
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in _LINK.findall(prose_of(page)):
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{name_of(page)} links to {target}, which is not there"
+        if anchor:
+            assert anchor in anchors_of(file), f"{name_of(page)}: no heading for {target}"
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The names that GitHub gives to headings."""
+    headings = re.findall(r"^#+ (.+)$", prose_of(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@every_page
+def test_pages_are_ascii_where_they_are_code(page: Path) -> None:
+    for kind, body in blocks_of(page):
+        assert body.isascii() or kind == "text", f"{name_of(page)}: {body}"
+
+
+def test_the_map_in_the_readme_is_complete() -> None:
+    [tree] = [body for _, body in blocks_of(ROOT / "README.md") if body.startswith("src/elmore/")]
+    files = [file.relative_to(SOURCE).as_posix() for file in SOURCE.rglob("*.py") if says_more(file)]
+    assert sorted(paths_in(tree)) == sorted(files)
+
+
+def says_more(file: Path) -> bool:
+    """Whether a file has more than a docstring."""
+    return len(ast.parse(file.read_text(encoding="utf-8")).body) > 1
+
+
+def paths_in(tree: str) -> Iterator[str]:
+    """The files of an indented listing, two spaces a level, each with a line on what it is."""
+    folder = ""
+    for line in tree.splitlines()[1:]:
+        name, _, about = line.strip().partition(" ")
+        assert about.strip(), f"the map says nothing about {name}"
+        if name.endswith("/"):
+            folder = name
+        else:
+            yield (folder if line.startswith("    ") else "") + name
+
+
+def test_every_symbol_in_the_paper_map_exists() -> None:
+    found = _SYMBOL.findall((ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8"))
+    assert found
+    for file, symbol in found:
+        assert defines(SOURCE / file, symbol.split(".")), f"{file} has no {symbol}"
+
+
+def defines(file: Path, symbol: list[str]) -> bool:
+    """Whether a file defines `name`, or `Class.name`."""
+    scope: ast.AST = ast.parse(file.read_text(encoding="utf-8"))
+    for name in symbol:
+        inside = [node for node in ast.iter_child_nodes(scope) if name in names_of(node)]
+        if not inside:
+            return False
+        [scope] = inside
+    return True
+
+
+def names_of(node: ast.AST) -> list[str]:
+    match node:
+        case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+            return [name]
+        case ast.Assign(targets=targets):
+            return [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return [name]
+    return []
+
+
+@every_page
+def test_every_test_that_a_page_names_exists(page: Path) -> None:
+    for file in re.findall(r"`(tests/[\w/]+\.py)`", page.read_text(encoding="utf-8")):
+        assert (ROOT / file).is_file(), f"{name_of(page)} names {file}"
+
+
+def test_every_deviation_in_the_code_is_on_its_page() -> None:
+    page = (ROOT / "docs" / "deviations.md").read_text(encoding="utf-8")
+    for file in SOURCE.rglob("*.py"):
+        if "# Deviation:" in file.read_text(encoding="utf-8"):
+            assert f"`{file.relative_to(SOURCE).as_posix()}`" in page
