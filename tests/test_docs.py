@@ -155,7 +155,9 @@ def test_pages_are_ascii_where_they_are_code(page: Path) -> None:
 
 def test_the_map_in_the_readme_is_complete() -> None:
     [tree] = [body for _, body in blocks_of(ROOT / "README.md") if body.startswith("src/elmore/")]
-    files = [file.relative_to(SOURCE).as_posix() for file in SOURCE.rglob("*.py") if says_more(file)]
+    files = [
+        file.relative_to(SOURCE).as_posix() for file in SOURCE.rglob("*.py") if says_more(file)
+    ]
     assert sorted(paths_in(tree)) == sorted(files)
 
 

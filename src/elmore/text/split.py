@@ -1,0 +1,60 @@
+"""Paragraphs to sentences, by punctuation and a list of abbreviations.
+
+Rule-based and without a model, so that any language with a full stop works; the abbreviations
+are those of Moses.
+"""
+
+import re
+from functools import cache
+
+_END = re.compile(
+    r"""
+    (?P<stop> [.!?\u2026]+ )
+    (?P<closing> ["')\]\u2019\u201d\u00bb]* )
+    \s+
+    (?= ["'(\[\u2018\u201c\u00ab\u00bf\u00a1]* (?P<next> \w ) )
+    | (?P<wide> [\u3002\uff01\uff1f]+ [\u300d\u300f\uff09"']* ) \s*
+    """,
+    re.VERBOSE,
+)
+_LAST_WORD = re.compile(r"[\w.\-]*$")
+
+
+def split_sentences(text: str, language: str = "en") -> list[str]:
+    """Cut a paragraph where a sentence ends and another one begins."""
+    abbreviations, before_numbers = _abbreviations(language)
+    sentences = []
+    start = 0
+    for end in _END.finditer(text):
+        if end["wide"] is None:
+            following = end["next"]
+            if not (following.isupper() or following.isdigit() or _has_no_case(following)):
+                continue
+            if end["stop"] == "." and not end["closing"]:
+                word = _LAST_WORD.search(text, start, end.start())[0]  # type: ignore[index]
+                is_initial = len(word) == 1 and word.isupper()
+                is_acronym = "." in word and word[-1:].isupper()
+                if is_initial or is_acronym or word in abbreviations:
+                    continue
+                if word in before_numbers and following.isdigit():
+                    continue
+        sentence = text[start : end.end()].strip()
+        if sentence:
+            sentences.append(sentence)
+        start = end.end()
+    rest = text[start:].strip()
+    return [*sentences, rest] if rest else sentences
+
+
+def _has_no_case(char: str) -> bool:
+    return char.isalpha() and char.lower() == char.upper()
+
+
+@cache
+def _abbreviations(language: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return words whose full stop ends no sentence, always and before a number."""
+    from sacremoses import MosesTokenizer
+
+    moses = MosesTokenizer(lang=language)
+    numeric = frozenset(moses.NUMERIC_ONLY_PREFIXES)
+    return frozenset(moses.NONBREAKING_PREFIXES) - numeric, numeric

@@ -1,0 +1,120 @@
+"""Oracle: the text tokenized and counted in plain Python."""
+
+import lzma
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import elmore
+from elmore.errors import InputError
+from elmore.text import corpus as corpus_module
+from elmore.text.characters import encode_words
+from elmore.text.corpus import Corpus, TextConfig, encode_corpus
+from elmore.text.split import split_sentences
+
+TEXT = [
+    "Mr. Smith sat by the bank. The bank raised its rates!",
+    "",
+    "A third line, with 3.5 numbers and the bank\u2028.",
+    'He said "no." Then he left.',
+] * 30
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt.xz"
+    path.write_bytes(lzma.compress("\n".join(TEXT).encode()))
+    return path
+
+
+def plain_sentences() -> list[list[str]]:
+    found = [elmore.tokenize(s) for line in TEXT for s in split_sentences(line)]
+    return [words for words in found if words]
+
+
+def sentences_of(corpus: Corpus) -> list[list[str]]:
+    words = corpus.words()
+    return [
+        [words[i] for i in corpus.tokens[a:b]]
+        for a, b in zip(corpus.starts[:-1], corpus.starts[1:], strict=True)
+    ]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_corpus_holds_the_text(
+    text: Path, tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus_module, "_LINES_AT_ONCE", 7)
+    monkeypatch.setattr(corpus_module, "_REWRITTEN_AT_ONCE", 11)
+    corpus = encode_corpus([text], tmp_path / "cache", workers=workers)
+    expected = plain_sentences()
+    assert sentences_of(corpus) == [["<S>", *words, "</S>"] for words in expected]
+    counts = Counter(word for words in expected for word in words)
+    assert dict(zip(corpus.words()[3:], corpus.counts[3:], strict=True)) == counts
+    assert corpus.words()[:3] == ["<S>", "</S>", "<UNK>"]
+    assert (np.diff(corpus.counts[3:]) <= 0).all()
+    assert corpus.num_sentences == len(expected)
+    assert corpus.num_tokens == sum(len(words) + 1 for words in expected)
+    assert corpus.facts["words_count"] == sum(counts.values())
+
+
+def test_the_same_text_is_encoded_once(text: Path, tmp_path: Path) -> None:
+    pieces = []
+
+    def watch(stream):
+        for piece in stream:
+            pieces.append(piece)
+            yield piece
+
+    cache = tmp_path / "cache"
+    first = encode_corpus([text], cache, workers=1, progress=watch)
+    assert pieces
+    count = len(pieces)
+    moved = text.rename(tmp_path / "renamed.xz")
+    again = encode_corpus([moved], cache, workers=1, progress=watch)
+    assert again.folder == first.folder
+    assert len(pieces) == count
+    other = encode_corpus([moved], cache, TextConfig(sentences="lines"), workers=1)
+    assert other.folder != first.folder
+    both = encode_corpus([moved, moved], cache, workers=1)
+    assert both.num_sentences == 2 * first.num_sentences
+
+
+def test_pre_tokenized_lines_are_taken_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("He doesn't . Mr.\n\n  \nB\n")
+    config = TextConfig(tokenizer="whitespace", sentences="lines")
+    corpus = encode_corpus([tmp_path / "t.txt"], tmp_path / "c", config, workers=1)
+    assert sentences_of(corpus) == [
+        ["<S>", "He", "doesn't", ".", "Mr.", "</S>"], ["<S>", "B", "</S>"],
+    ]  # fmt: skip
+
+
+def test_the_vocabulary_is_the_first_words(text: Path, tmp_path: Path) -> None:
+    corpus = encode_corpus([text], tmp_path / "c", workers=1)
+    assert list(corpus.vocabulary(max_size=5, min_count=1)) == corpus.words()[:5]
+    frequent = corpus.vocabulary(max_size=1000, min_count=60)
+    counts = Counter(word for words in plain_sentences() for word in words)
+    assert set(frequent.words[3:]) == {word for word, count in counts.items() if count >= 60}
+
+
+@pytest.mark.parametrize("width", [12, 50])
+def test_characters_of_all_words(text: Path, tmp_path: Path, width: int) -> None:
+    corpus = encode_corpus([text], tmp_path / "c", workers=1)
+    expected = encode_words(corpus.words(), width).numpy()
+    for _ in range(2):
+        np.testing.assert_array_equal(corpus.characters(width), expected)
+
+
+@pytest.mark.parametrize("content", ["", "\n\n  \n"])
+def test_text_without_words_is_named_and_leaves_nothing(tmp_path: Path, content: str) -> None:
+    (tmp_path / "t.txt").write_text(content)
+    with pytest.raises(InputError, match=r"no words in .*t.txt"):
+        encode_corpus([tmp_path / "t.txt"], tmp_path / "c", workers=1)
+    assert not list((tmp_path / "c").iterdir())
+
+
+def test_what_is_no_corpus_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not an encoded corpus"):
+        Corpus(tmp_path)
