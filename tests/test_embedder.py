@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -162,20 +163,20 @@ def test_what_is_no_sentence_is_refused(embedder: Embedder, sentences, message: 
         embedder.embed(sentences)
 
 
-@pytest.mark.parametrize("layers", ["last", 3, -1])
+@pytest.mark.parametrize("layers", ["last", 3, -1, True])
 def test_layers_that_do_not_exist_are_named(embedder: Embedder, layers) -> None:
     with pytest.raises(InputError, match="all, top, average or a number from 0 to 2"):
         embedder.embed(SENTENCES, layers=layers)
 
 
 def test_wrong_devices_and_precisions_are_named(bilm: BiLM) -> None:
-    with pytest.raises(InputError, match="device must be auto, cpu or cuda"):
+    with pytest.raises(InputError, match="device must be auto, cpu, cuda or cuda:NUMBER"):
         Embedder(bilm, device="tpu")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="precision must be fp32 or bf16"):
         Embedder(bilm, precision="fp8")  # type: ignore[arg-type]
     if not torch.cuda.is_available():
-        with pytest.raises(InputError, match="finds no GPU"):
-            Embedder(bilm, device="cuda")
+        with pytest.raises(InputError, match="finds 0 GPUs, so there is no cuda:1"):
+            Embedder(bilm, device="cuda:1")
 
 
 def test_bf16_is_close(bilm: BiLM, embedder: Embedder) -> None:
@@ -209,3 +210,29 @@ def test_encode_gives_what_the_bilm_takes(bilm: BiLM, embedder: Embedder) -> Non
     batch = embedder.encode(["He sat.", ["Banks", "fail"]])
     assert batch.ids.shape == (2, 5, 50)
     assert elmore.Elmo(bilm)(batch)[0].shape == (2, 3, 32)
+
+
+def test_a_task_that_trains_the_bilm_does_not_disturb(bilm: BiLM, embedder: Embedder) -> None:
+    expected = embedder.embed(SENTENCES)
+    task = elmore.Elmo(bilm, frozen=False).train()
+    for a, b in zip(embedder.embed(SENTENCES), expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert task.bilm.training
+
+
+def test_another_precision_leaves_the_bilm_alone(bilm: BiLM, embedder: Embedder) -> None:
+    expected = embedder.embed(SENTENCES)
+    Embedder(bilm, precision="bf16").embed(SENTENCES)
+    for a, b in zip(embedder.embed(SENTENCES), expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_saved_model_is_loaded_again(embedder: Embedder, tmp_path: Path) -> None:
+    embedder.save(tmp_path / "m")
+    for a, b in zip(
+        elmore.load(tmp_path / "m").embed(SENTENCES), embedder.embed(SENTENCES), strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
+    with pytest.raises(InputError, match="exists already"):
+        embedder.save(tmp_path / "m")
+    embedder.save(tmp_path / "m", overwrite=True, dtype="float16")

@@ -42,13 +42,18 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         yield temporary
         if path.exists():
             path.replace(previous)  # a folder can't be replaced in one move
-        temporary.replace(path)
+        try:
+            temporary.replace(path)
+        except OSError:
+            if previous.exists():
+                previous.replace(path)
+            raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        if previous.is_dir():
-            shutil.rmtree(previous)
-        else:
-            previous.unlink(missing_ok=True)
+    if previous.is_dir():
+        shutil.rmtree(previous)
+    else:
+        previous.unlink(missing_ok=True)
 
 
 def _is_empty_folder(path: Path) -> bool:

@@ -3,7 +3,10 @@
 B sentences, J layers, T tokens, W words, D dim.
 """
 
+import copy
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -14,7 +17,9 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
+from elmore.atomic import refuse_existing
 from elmore.bilm.model import BiLM, BiLMState
+from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.pretrained import read_pretrained
 from elmore.errors import InputError
 from elmore.mix import max_pool, mean_pool
@@ -27,11 +32,12 @@ from elmore.text.sentences import (
     check_sentence,
     frame,
 )
-from elmore.text.tokenize import TokenizerName, get_tokenizer
+from elmore.text.tokenize import TokenizerName, tokenize
 from elmore.text.vocabulary import Vocabulary
 
 Layers = Literal["all", "top", "average"] | int
-Device = Literal["auto", "cpu", "cuda"]
+Device = str
+"""`auto`, `cpu`, `cuda` or, for one of several GPUs, `cuda:1`."""
 Precision = Literal["fp32", "bf16"]
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -55,6 +61,7 @@ def load(
     device: Device = "auto",
     precision: Precision = "fp32",
     tokenizer: TokenizerName = "moses",
+    language: str = "en",
 ) -> "Embedder":
     """Load a model to embed sentences with.
 
@@ -65,11 +72,12 @@ def load(
         device: `auto` takes a GPU if there is one.
         precision: `fp32` is exact; `bf16` halves the memory and keeps about three digits.
         tokenizer: For sentences that come as strings.
+        language: ISO 639-1 code, for the rules of the tokenizer.
     """
     if model is None:
         raise InputError(
-            "no pre-trained model ships with this version; name one: "
-            'elmore.load("model-folder") or elmore.load("weights.hdf5", options="options.json")'
+            "no pre-trained model ships with this version; name a folder or HDF5 weights: "
+            'elmore.load("my-elmo"), or --model my-elmo on the command line'
         )
     pretrained = read_pretrained(model, options=options, vocab=vocab)
     return Embedder(
@@ -79,6 +87,7 @@ def load(
         device=device,
         precision=precision,
         tokenizer=tokenizer,
+        language=language,
     )
 
 
@@ -98,15 +107,18 @@ class Embedder:
         device: Device = "auto",
         precision: Precision = "fp32",
         tokenizer: TokenizerName = "moses",
+        language: str = "en",
     ) -> None:
         if precision not in _DTYPES:
             raise InputError(f"precision must be {' or '.join(_DTYPES)}, got {precision!r}")
         self.device = _find_device(device)
-        self.bilm = bilm.eval().to(self.device, _DTYPES[precision])
+        # A copy where the weights change, so that the caller's model stays what it is.
+        self.bilm = bilm if precision == "fp32" else copy.deepcopy(bilm)
+        self.bilm.to(self.device, _DTYPES[precision])
         self.vocabulary = vocabulary
         self.provenance = provenance or {}
         self.precision = precision
-        self.tokenizer: TokenizerName = tokenizer
+        self._tokenizer = partial(tokenize, tokenizer=tokenizer, language=language)
         self._encode_words: EncodeWords
         if bilm.config.vocab_size is None:
             self._encode_words = partial(encode_words, width=bilm.config.max_characters)
@@ -201,18 +213,39 @@ class Embedder:
         """Return the batch that `BiLM` and `Elmo` take."""
         return batch_sentences(self._tokenize(sentences), self._encode_words)
 
+    def save(
+        self,
+        path: Path | str,
+        *,
+        dtype: Literal["float32", "float16"] = "float32",
+        overwrite: bool = False,
+    ) -> None:
+        """Write the model to a folder that `elmore.load` reads."""
+        refuse_existing(Path(path), overwrite=overwrite)
+        write_directory(
+            self.bilm,
+            Path(path),
+            vocabulary=self.vocabulary,
+            provenance=self.provenance,
+            dtype=dtype,
+        )
+
     def _tokenize(self, sentences: Iterable[str | Sentence]) -> Iterator[list[str]]:
         if isinstance(sentences, str):
             raise TypeError(
                 f"expected a list of sentences, got one string ({sentences[:40]!r}). "
                 "Put it in a list: elmo.embed([sentence])."
             )
-        split = get_tokenizer(self.tokenizer)
         for i, sentence in enumerate(sentences):
-            yield split(sentence) if isinstance(sentence, str) else [*check_sentence(sentence, i)]
+            yield (
+                self._tokenizer(sentence)
+                if isinstance(sentence, str)
+                else [*check_sentence(sentence, i)]
+            )
 
     def _check_layers(self, layers: Layers) -> None:
-        if layers not in ("all", "top", "average", *range(self.num_layers)):
+        names = ("all", "top", "average", *range(self.num_layers))
+        if layers not in names or isinstance(layers, bool):
             raise InputError(
                 f"layers must be all, top, average or a number from 0 to {self.num_layers - 1}, "
                 f"got {layers!r}"
@@ -241,7 +274,8 @@ class Embedder:
             words(list(chain.from_iterable(framed))).split(lengths.tolist()), batch_first=True
         )  # (B, T, d)
         mask = torch.arange(x.shape[1]) < lengths[:, None]
-        output = self.bilm.contextualize(x, mask.to(self.device), state)
+        with _evaluating(self.bilm):
+            output = self.bilm.contextualize(x, mask.to(self.device), state)
         chosen = _choose(output.layers, layers).float().cpu().numpy()  # (B, J, T, D) or (B, T, D)
         # Copies: a view of one sentence would keep the whole padded batch alive.
         vectors = [
@@ -249,6 +283,17 @@ class Embedder:
             for row, tokens in zip(chosen, sentences, strict=True)
         ]
         return vectors, output.state
+
+
+@contextmanager
+def _evaluating(bilm: BiLM) -> Iterator[None]:
+    """Switch dropout off for a moment: a task may be training this very biLM."""
+    training = bilm.training
+    bilm.eval()
+    try:
+        yield
+    finally:
+        bilm.train(training)
 
 
 class _WordVectors:
@@ -328,9 +373,12 @@ def _batches(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
 
 
 def _find_device(device: Device) -> torch.device:
-    if device not in ("auto", "cpu", "cuda"):
-        raise InputError(f"device must be auto, cpu or cuda, got {device!r}")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise InputError("device cuda was asked for, but PyTorch finds no GPU; try device='cpu'")
-    has_gpu = device == "cuda" or (device == "auto" and torch.cuda.is_available())
-    return torch.device("cuda" if has_gpu else "cpu")
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise InputError(f"device must be auto, cpu, cuda or cuda:NUMBER, got {device!r}")
+    found = torch.device(device)
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        count = torch.cuda.device_count()
+        raise InputError(f"PyTorch finds {count} GPUs, so there is no {device}; try cpu")
+    return found

@@ -72,7 +72,7 @@ class ScalarMix(nn.Module):
         return self.gamma * torch.einsum("j,bjtd->btd", self.w.softmax(dim=0), layers)
 
     def penalty(self) -> Float[Tensor, ""]:
-        """Return ||w||^2; scaled by lambda it pulls the mix to a plain average (section 5.1)."""
+        """Return ||w||^2; scaled by lambda it pulls the mix to a plain average (section 3.3)."""
         return self.w.square().sum() if self.w.requires_grad else self.w.new_zeros(())
 
 
@@ -136,6 +136,7 @@ class Elmo(nn.Module):
 
     def forward(self, batch: TokenBatch) -> list[Float[Tensor, "B W P"]]:
         """Return one tensor per mix; padding is zero."""
+        batch = batch.to(next(self.bilm.parameters()).device)
         with torch.set_grad_enabled(not self.frozen and torch.is_grad_enabled()):
             layers = self.bilm(batch.ids, batch.mask).layers
         return self.mix(layers, batch.mask)

@@ -9,6 +9,7 @@ import torch
 from elmore.bilm.model import BiLM, flip
 from elmore.checkpoint.pretrained import read_pretrained
 from elmore.embedder import Embedder
+from elmore.errors import InputError
 from elmore.text.characters import encode_sentences
 from tests.oracles import released_bilm
 from tests.oracles.releases import VARIANTS, write_release
@@ -113,3 +114,10 @@ def test_gradients_reach_every_weight(bilm: BiLM) -> None:
 def test_flip_leaves_padding_in_its_place() -> None:
     x = torch.tensor([[1.0, 2, 3, 0], [4, 5, 6, 7]])[..., None]
     assert flip(x, torch.tensor([3, 4]))[..., 0].tolist() == [[3, 2, 1, 0], [7, 6, 5, 4]]
+
+
+def test_ids_of_another_width_are_refused(bilm: BiLM) -> None:
+    with pytest.raises(
+        InputError, match=r"reads 50 characters a word, got ids of shape \(1, 9, 30\)"
+    ):
+        bilm(*encode_sentences([SENTENCE], width=30))

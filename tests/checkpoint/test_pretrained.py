@@ -1,6 +1,7 @@
 """Oracle: the same model loaded by its plain name."""
 
 import shutil
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -80,9 +81,24 @@ def test_what_is_no_model_is_named(release: Release, tmp_path: Path) -> None:
         load(tmp_path / "bad.zip")
     with pytest.raises(InputError, match="no pre-trained model ships"):
         load()
+    damaged = Path(shutil.make_archive(str(tmp_path / "a"), "zip", release.weights_file.parent))
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:500] + b"garbage" * 50 + whole[850:])
+    with pytest.raises(InputError, match="is not a readable archive"):
+        load(damaged)
+    escaping = tmp_path / "escape.tar"
+    with tarfile.open(escaping, "w") as tar:
+        tar.add(release.options_file, "../../escaped.json")
+    with pytest.raises(InputError, match="is not a readable archive"):
+        load(escaping)
     shutil.copy(release.weights_file, release.weights_file.with_name("other.hdf5"))
     with pytest.raises(InputError, match="several weight files"):
         load(release.weights_file.parent)
     release.options_file.unlink()
     with pytest.raises(InputError, match="comes without its options"):
         load(release.weights_file)
+
+
+def test_any_word_list_beside_a_character_model_is_ignored(release: Release) -> None:
+    release.weights_file.with_name("vocab.txt").write_text("no markers here")
+    assert vectors(release.weights_file).shape == (3, 5, 12)

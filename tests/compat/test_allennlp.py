@@ -49,7 +49,7 @@ def test_batch_to_ids_has_no_boundaries() -> None:
     framed = encode_sentences([["a", "<S>"], []]).ids
     assert torch.equal(ids[0], framed[0, 1:3])
     assert not ids[1].any()
-    assert batch_to_ids([]).shape == (1, 0, 50)
+    assert batch_to_ids([]).shape == (0, 0, 50)
     assert batch_to_ids([[]]).shape == (1, 0, 50)
     with pytest.raises(TypeError, match="sentence 0 is a string"):
         batch_to_ids(["a string"])
@@ -160,7 +160,7 @@ def test_cached_words_change_nothing_and_unknown_ones_fall_back(release: Release
     expected = plain(batch_to_ids(batch))["elmo_representations"][0]
     numbers = torch.tensor([[1, 2], [3, 0]])
     encoded = []
-    cached.bilm.bilm.encode.register_forward_hook(lambda *_: encoded.append(1))
+    cached.elmo.bilm.encode.register_forward_hook(lambda *_: encoded.append(1))
     found = cached(batch_to_ids(batch), word_inputs=numbers)
     torch.testing.assert_close(found["elmo_representations"][0], expected)
     assert found["mask"].tolist() == [[True, True], [True, False]]
@@ -175,7 +175,7 @@ def test_requires_grad_trains_the_bilm(release: Release) -> None:
         elmo = Elmo(release.options_file, release.weights_file, 1, requires_grad=requires_grad)
         loss = elmo(batch_to_ids([["the", "bank"]]))["elmo_representations"][0].square().sum()
         loss.backward()
-        grads = [p.grad is not None for p in elmo.bilm.parameters()]
+        grads = [p.grad is not None for p in elmo.elmo.bilm.parameters()]
         assert all(grads) if requires_grad else not any(grads)
         # The next batch must not reach back into this one's graph.
         elmo(batch_to_ids([["again"]]))["elmo_representations"][0].sum().backward()
@@ -225,3 +225,38 @@ def test_embed_file_by_sentence_and_its_refusals(release: Release, tmp_path: Pat
     assert not (tmp_path / "x.h5").exists()
     with pytest.raises(InputError, match="expected options_file and weight_file"):
         Elmo()
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_the_bilm_has_no_dropout_in_training(release: Release, requires_grad: bool) -> None:
+    elmo = Elmo(
+        release.options_file, release.weights_file, 1, requires_grad=requires_grad,
+        dropout=0, stateful=False,
+    ).train()  # fmt: skip
+    ids = batch_to_ids([["the", "bank", "of", "a", "river"]])
+    first, second = (elmo(ids)["elmo_representations"][0] for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_each_weight_is_in_the_state_dict_once(release: Release) -> None:
+    elmo = Elmo(release.options_file, release.weights_file, 2)
+    bilm = read_hdf5(release.weights_file, release.options_file)
+    assert len(elmo.state_dict()) == len(bilm.state_dict()) + 2 * 2  # w and gamma of two mixes
+
+
+def test_mixes_of_an_old_checkpoint_are_taken_over(release: Release) -> None:
+    elmo = Elmo(release.options_file, release.weights_file, 2)
+    old = {
+        f"scalar_mix_{n}.{name}": torch.tensor([value + n])
+        for n in range(2)
+        for name, value in {
+            "gamma": 0.5, "scalar_parameters.0": 1.0, "scalar_parameters.1": 2.0,
+            "scalar_parameters.2": 3.0,
+        }.items()
+    }  # fmt: skip
+    task = torch.nn.ModuleDict({"embed": elmo})
+    missing = task.load_state_dict({f"embed.{k}": v for k, v in old.items()}, strict=False)
+    assert not missing.unexpected_keys
+    for n, mix in enumerate(elmo.elmo.mixes):
+        assert mix.gamma.item() == 0.5 + n
+        assert mix.w.tolist() == [1 + n, 2 + n, 3 + n]

@@ -77,6 +77,8 @@ def nearest_neighbors(
     """
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
+    if not queries:
+        return []
     sentences = embedder.embed([query.tokens for query in queries], layers=layer)
     targets = _unit(np.stack([s[q.position] for s, q in zip(sentences, queries, strict=True)]))
     best: list[list[Neighbor]] = [[] for _ in queries]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 from elmore.bilm.token_encoder import token_encoder
+from elmore.errors import InputError
 
 BiLMState = list[LSTMState]
 """L states of the forward LSTMs, then L of the backward ones."""
@@ -49,6 +50,7 @@ class BiLM(nn.Module):
         state: BiLMState | None = None,
     ) -> BiLMOutput:
         """Return all layers, and the state to pass on if the next batch continues this text."""
+        self._check_width(ids)
         return self.contextualize(self.encode(ids), mask, state)
 
     def contextualize(
@@ -66,6 +68,16 @@ class BiLM(nn.Module):
         pairs = [(x, x), *((a, flip(b, lengths)) for a, b in zip(ahead, behind, strict=True))]
         layers = torch.stack([torch.cat(pair, dim=-1) for pair in pairs], dim=1)  # (B, J, T, 2D)
         return BiLMOutput(layers * mask[:, None, :, None], ahead_state + behind_state)
+
+    def _check_width(self, ids: Int[Tensor, "B T *C"]) -> None:
+        expected = () if self.config.vocab_size is not None else (self.config.max_characters,)
+        if ids.shape[2:] != expected:
+            wants = f"{expected[0]} characters" if expected else "one number"
+            raise InputError(
+                f"this biLM reads {wants} a word, got ids of shape {tuple(ids.shape)}. Encode with "
+                "encode_sentences(sentences, width=bilm.config.max_characters), or with the "
+                "vocabulary of a model that reads words."
+            )
 
     def _stack(
         self, lstms: nn.ModuleList, x: Tensor, mask: Tensor, before: Sequence[LSTMState | None]

@@ -1,6 +1,7 @@
 """elmore's own format: a folder with config.json, model.safetensors and perhaps vocab.txt."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -48,6 +49,7 @@ def write_directory(
             vocabulary.write(folder / VOCABULARY)
         text = json.dumps(config, indent=2, ensure_ascii=False)
         (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
+        shutil.copymode(folder / CONFIG, folder / WEIGHTS)  # safetensors lets only the owner read
 
 
 def read_directory(path: Path) -> BiLM:

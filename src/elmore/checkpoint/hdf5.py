@@ -234,26 +234,27 @@ def _number_or_none(value: float | None) -> float | None:
 def write_hdf5(bilm: BiLM, weights: Path, options: Path) -> None:
     """Write a biLM as released files that AllenNLP and bilm-tf read."""
     state = {name: value.detach().float().cpu() for name, value in bilm.state_dict().items()}
-    with atomic_file(options) as temporary:
-        text = json.dumps(options_from_config(bilm.config), indent=2)
-        temporary.write_text(text + "\n", encoding="utf-8")
-    with atomic_file(weights) as temporary, h5py.File(temporary, "w") as file:
-        for rule in rules(bilm.config, CELL):
-            file[rule.theirs] = rule.write(*(state[name] for name in rule.ours)).numpy()
-        for name, size in _absent_projections(bilm.config):
-            file[name] = np.eye(size, dtype=np.float32)
-        if bilm.config.vocab_size is None and not bilm.config.project_filters:
-            file["CNN_proj/b_proj"] = np.zeros(bilm.config.dim, dtype=np.float32)
+    text = json.dumps(options_from_config(bilm.config), indent=2) + "\n"
+    # Both or neither: the two files are of use only together.
+    with atomic_file(options) as temporary_options, atomic_file(weights) as temporary:
+        temporary_options.write_text(text, encoding="utf-8")
+        with h5py.File(temporary, "w") as file:
+            for rule in rules(bilm.config, CELL):
+                file[rule.theirs] = rule.write(*(state[name] for name in rule.ours)).numpy()
+            for name, array in _absent_projections(bilm.config):
+                file[name] = array
 
 
-def _absent_projections(config: BiLMConfig) -> Iterator[tuple[str, int]]:
-    """Name the matrices that bilm-tf does without and AllenNLP insists on: identities serve."""
+def _absent_projections(config: BiLMConfig) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the projections that bilm-tf does without and AllenNLP insists on: identities serve."""
+    identity = np.eye(config.dim, dtype=np.float32)
     if config.vocab_size is None and not config.project_filters:
-        yield "CNN_proj/W_proj", config.dim
+        yield "CNN_proj/W_proj", identity
+        yield "CNN_proj/b_proj", np.zeros(config.dim, dtype=np.float32)
     if not config.project_cells:
         for direction in range(2):
             for n in range(config.num_layers):
-                yield f"RNN_{direction}/RNN/{CELL.format(n)}/W_P_0", config.dim
+                yield f"RNN_{direction}/RNN/{CELL.format(n)}/W_P_0", identity
 
 
 def options_from_config(config: BiLMConfig) -> dict[str, Any]:

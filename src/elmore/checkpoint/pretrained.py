@@ -1,9 +1,13 @@
 """Whatever names a model (a folder, released files, an archive) to a biLM."""
 
 import shutil
+import tarfile
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from lzma import LZMAError
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +18,8 @@ from elmore.errors import InputError
 from elmore.text.vocabulary import Vocabulary
 
 _WEIGHTS = (".hdf5", ".h5")
-_ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz")
+_ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+_DAMAGE = (shutil.ReadError, EOFError, zipfile.BadZipFile, tarfile.TarError, zlib.error, LZMAError)
 
 
 class Pretrained(NamedTuple):
@@ -65,7 +70,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
             # "data" refuses members that would land outside the folder; zip strips such names.
             safe = {} if path.suffix == ".zip" else {"filter": "data"}
             shutil.unpack_archive(path, folder, **safe)  # type: ignore[arg-type]
-        except (shutil.ReadError, EOFError) as error:
+        except _DAMAGE as error:
             raise InputError(f"{path} is not a readable archive ({error})") from error
         yield Path(folder)
 
@@ -108,16 +113,16 @@ def _find_options(weights: Path) -> Path:
 
 def _read_vocabulary(bilm: BiLM, folder: Path, vocab: Path | str | None) -> Vocabulary | None:
     size = bilm.config.vocab_size
+    if size is None:
+        return None
     path = Path(vocab) if vocab else folder / VOCABULARY
     if not path.is_file():
-        if size is None and vocab is None:
-            return None
         raise InputError(
             f"{path}: no such file. This model reads words, so it needs its vocabulary, one word "
             'a line: elmore.load(..., vocab="vocab.txt"), or --vocab.'
         )
     vocabulary = Vocabulary.read(path)
-    if size is not None and len(vocabulary) != size:
+    if len(vocabulary) != size:
         raise InputError(
             f"{path} has {len(vocabulary)} words, the model's table {size}: "
             "they do not belong together"

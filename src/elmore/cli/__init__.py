@@ -18,6 +18,7 @@ from elmore.errors import InputError, MissingExtraError
 
 app = App(
     name="elmore",
+    suppress_keyboard_interrupt=False,
     version=elmore.__version__,
     help="ELMo for today's Python: word vectors that depend on their sentence.",
     help_epilogue="Examples and how-tos: docs/quickstart.md. `elmore COMMAND --help` has more.",
@@ -32,7 +33,7 @@ def main() -> None:
     try:
         app(sys.argv[1:])
     except KeyboardInterrupt:
-        sys.exit("interrupted")
+        sys.exit(130)  # what shells call an end by Ctrl-C
     except (InputError, MissingExtraError) as error:
         _fail(str(error))
     except BrokenPipeError:

@@ -28,20 +28,24 @@ def convert(
         output: A folder; or a name that ends in .hdf5, with options.json written beside it.
         dtype: Type of the weights in an elmore folder.
     """
-    from elmore.atomic import refuse_existing
-    from elmore.checkpoint.directory import write_directory
+    from elmore.atomic import atomic_file, refuse_existing
+    from elmore.checkpoint.directory import VOCABULARY, write_directory
     from elmore.checkpoint.hdf5 import write_hdf5
     from elmore.checkpoint.pretrained import read_pretrained
 
     to_hdf5 = output.suffix in (".hdf5", ".h5")
     beside = output.with_name("options.json")
-    for target in (output, beside) if to_hdf5 else (output,):
-        refuse_existing(target, overwrite=overwrite)
+    refuse_existing(output, overwrite=overwrite)
+    if to_hdf5:
+        refuse_existing(beside, overwrite=overwrite)
     bilm, vocabulary, provenance = read_pretrained(model, options=options, vocab=vocab)
     if to_hdf5:
-        write_hdf5(bilm, output, beside)
         if vocabulary is not None:
-            vocabulary.write(output.with_name("vocab.txt"))
+            words = output.with_name(VOCABULARY)
+            refuse_existing(words, overwrite=overwrite)
+            with atomic_file(words) as temporary:
+                vocabulary.write(temporary)
+        write_hdf5(bilm, output, beside)
         print(f"{output}, {beside}")
     else:
         write_directory(bilm, output, vocabulary=vocabulary, provenance=provenance, dtype=dtype)

@@ -1,26 +1,24 @@
 """`elmore embed`: contextual vectors for a file of sentences."""
 
 import json
+import sys
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from elmore.cli.options import (
-    DeviceOption,
+    DEFAULT_MODEL,
     Json,
-    Model,
-    Options,
+    ModelOptions,
     Output,
     Overwrite,
-    PrecisionOption,
     ReplaceInvalid,
     Text,
-    TokenizerOption,
-    Vocab,
 )
 
 
@@ -28,19 +26,14 @@ def embed(
     text: Text,
     *,
     output: Output,
-    model: Model = None,
-    options: Options = None,
-    vocab: Vocab = None,
+    model: ModelOptions = DEFAULT_MODEL,
     layers: Literal["all", "top", "average"] | int = "all",
     dtype: Literal["float32", "float16"] = "float32",
-    tokenizer: TokenizerOption = "moses",
     carry_state: Annotated[bool, Parameter(negative="")] = False,
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = "fp32",
     replace_invalid: ReplaceInvalid = False,
     resume: Annotated[bool, Parameter(negative="")] = False,
     overwrite: Overwrite = False,
-    json_output: Annotated[Json, Parameter(name="--json")] = False,
+    json_output: Json = False,
 ) -> None:
     """Write contextual vectors of a text file, one sentence a line.
 
@@ -50,11 +43,12 @@ def embed(
         output: File to write: .parquet, .h5 (the layout of AllenNLP's command) or .npz.
         layers: Which vectors of a word: all layers, the top one, their average, or one by number.
         dtype: Type of the numbers in the file.
-        carry_state: Read the file as one text, as the released programs did. Slower.
+        carry_state: Read the file as one text, each sentence from the state that the one before
+            it left, as bilm-tf does. Slower.
         resume: Go on with an interrupted run.
     """
+    from elmore.atomic import refuse_existing
     from elmore.cli.progress import with_progress
-    from elmore.embedder import load
     from elmore.errors import InputError
     from elmore.text.lines import read_lines
     from elmore.vectors.formats import VectorForm, VectorRow, writer_for
@@ -62,16 +56,11 @@ def embed(
 
     if resume and carry_state:
         raise InputError("--resume does not go with --carry-state: the state was not kept")
+    # What can be known to be wrong is said before the model is loaded.
     writer_for(output)
-    _check_not_empty(text)
-    embedder = load(
-        model,
-        options=options,
-        vocab=vocab,
-        device=device,
-        precision=precision,
-        tokenizer=tokenizer,
-    )
+    refuse_existing(output, overwrite=overwrite)
+    settings = {**_identity(text), **_plain(model), "layers": layers, "carry_state": carry_state}
+    embedder = model.load()
     form = VectorForm(embedder.num_layers if layers == "all" else None, embedder.dim, dtype)
     began, words = time.monotonic(), 0
 
@@ -84,29 +73,37 @@ def embed(
             words += len(tokens)
             yield VectorRow(number, tokens, vectors)
 
-    settings = {
-        "text": str(text.resolve()),
-        "model": str(model),
-        "layers": layers,
-        "tokenizer": tokenizer,
-        "precision": precision,
-    }
-    sentences = write_vectors(
-        output, rows_from, form, settings=settings, resume=resume, overwrite=overwrite
-    )
+    try:
+        sentences = write_vectors(
+            output, rows_from, form, settings=settings, resume=resume, overwrite=overwrite
+        )
+    except KeyboardInterrupt:
+        print("elmore: interrupted; the same command with --resume goes on", file=sys.stderr)
+        raise
     seconds = time.monotonic() - began
     if json_output:
-        result = {"sentences": sentences, "words": words, "seconds": seconds, "file": str(output)}
+        result = {"file": str(output), "sentences": sentences, "words": words, "seconds": seconds}
         print(json.dumps(result))
     else:
-        print(
-            f"{sentences:,} sentences, {words:,} words in {seconds:.1f} s "
-            f"({words / max(seconds, 1e-9):,.0f} words/s) -> {output}"
-        )
+        speed = f"{words:,} words in {seconds:.1f} s, {words / max(seconds, 1e-9):,.0f} words/s"
+        print(f"{sentences:,} sentences -> {output} ({speed})")
 
 
-def _check_not_empty(text: Path) -> None:
+def _identity(text: Path) -> dict[str, Any]:
+    """Return what tells this text from another one, without reading it."""
     from elmore.errors import InputError
 
-    if text.is_file() and text.stat().st_size == 0:
+    if str(text) == "-":
+        return {"text": "-"}
+    about = text.stat()
+    if text.is_file() and about.st_size == 0:
         raise InputError(f"{text} is empty; expected one sentence a line")
+    return {"text": str(text.resolve()), "bytes": about.st_size, "modified": about.st_mtime_ns}
+
+
+def _plain(model: ModelOptions) -> dict[str, Any]:
+    return {
+        name: str(value.resolve()) if isinstance(value, Path) else value
+        for name, value in asdict(model).items()
+        if name != "device"  # another device gives the same vectors
+    }

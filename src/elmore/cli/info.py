@@ -2,9 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
-
-from cyclopts import Parameter
+from typing import Any
 
 from elmore.cli.options import Json, Vocab
 
@@ -14,7 +12,7 @@ def info(
     options: Path | None = None,
     *,
     vocab: Vocab = None,
-    json_output: Annotated[Json, Parameter(name="--json")] = False,
+    json_output: Json = False,
 ) -> None:
     """Show the sizes, parameters and origin of a model; without one, the installation.
 

@@ -5,17 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from elmore.cli.options import (
-    DeviceOption,
-    Json,
-    Model,
-    Options,
-    PrecisionOption,
-    ReplaceInvalid,
-    Text,
-    TokenizerOption,
-    Vocab,
-)
+from elmore.cli.options import DEFAULT_MODEL, Json, ModelOptions, ReplaceInvalid, Text
 
 if TYPE_CHECKING:
     from elmore.analysis.neighbors import Occurrence
@@ -27,14 +17,9 @@ def neighbors(
     corpus: Text,
     k: Annotated[int, Parameter(alias="-k")] = 5,
     layer: Literal["top", "average"] | int = "top",
-    model: Model = None,
-    options: Options = None,
-    vocab: Vocab = None,
-    tokenizer: TokenizerOption = "moses",
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = "fp32",
+    model: ModelOptions = DEFAULT_MODEL,
     replace_invalid: ReplaceInvalid = False,
-    json_output: Annotated[Json, Parameter(name="--json")] = False,
+    json_output: Json = False,
 ) -> None:
     """Find the words of a corpus that are nearest to a word in its sentence.
 
@@ -42,26 +27,17 @@ def neighbors(
 
     Args:
         query: A sentence with one word in brackets.
-        k: How many neighbours.
+        k: How many neighbors.
         layer: The layer whose vectors are compared; 0 knows no context.
     """
     from elmore.analysis.neighbors import nearest_neighbors, parse_query
     from elmore.cli.progress import with_progress
-    from elmore.embedder import load
     from elmore.errors import InputError
     from elmore.text.lines import read_lines
 
-    occurrence = parse_query(query, tokenizer)
-    embedder = load(
-        model,
-        options=options,
-        vocab=vocab,
-        device=device,
-        precision=precision,
-        tokenizer=tokenizer,
-    )
+    occurrence = parse_query(query, model.tokenizer)
     lines = with_progress(read_lines(corpus, replace_invalid=replace_invalid), "sentences compared")
-    [found] = nearest_neighbors(embedder, [occurrence], lines, k=k, layer=layer)
+    [found] = nearest_neighbors(model.load(), [occurrence], lines, k=k, layer=layer)
     if not found:
         raise InputError(f"{corpus} holds no word to compare with; expected one sentence a line")
     if json_output:

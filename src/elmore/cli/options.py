@@ -1,9 +1,13 @@
 """Options that several commands share."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from elmore.embedder import Embedder
 
 Text = Annotated[
     Path,
@@ -12,22 +16,53 @@ Text = Annotated[
         help="Text file, one sentence a line, UTF-8; .gz, .xz or .bz2 too; - is standard input.",
     ),
 ]
-Model = Annotated[Path | None, Parameter(alias="-m", help="Folder, HDF5 weights, or an archive.")]
-Options = Annotated[
-    Path | None, Parameter(help="options.json of HDF5 weights, if it is not beside them.")
-]
 Vocab = Annotated[Path | None, Parameter(help="Vocabulary of a model that reads words.")]
 Output = Annotated[Path, Parameter(alias="-o")]
 Overwrite = Annotated[bool, Parameter(negative="", help="Replace what is there.")]
-Json = Annotated[bool, Parameter(negative="", help="Print the result as JSON.")]
-TokenizerOption = Annotated[
-    Literal["moses", "whitespace", "spacy"],
-    Parameter(help="How text becomes tokens; whitespace for text that is tokenized already."),
-]
-DeviceOption = Annotated[Literal["auto", "cpu", "cuda"], Parameter(help="Where to compute.")]
-PrecisionOption = Annotated[
-    Literal["fp32", "bf16"], Parameter(help="fp32 is exact, bf16 smaller and about as good.")
-]
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print the result as JSON.")]
 ReplaceInvalid = Annotated[
     bool, Parameter(negative="", help="Turn bytes that are not UTF-8 into U+FFFD.")
 ]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Which model, and how it computes."""
+
+    model: Annotated[Path | None, Parameter(alias="-m")] = None
+    """A folder, HDF5 weights, or an archive of either."""
+
+    options: Path | None = None
+    """options.json of HDF5 weights, if it is not beside them."""
+
+    vocab: Vocab = None
+
+    tokenizer: Literal["moses", "whitespace", "spacy"] = "moses"
+    """How text becomes tokens; whitespace for text that is tokenized already."""
+
+    language: str = "en"
+    """ISO 639-1 code, for the rules of the tokenizer."""
+
+    device: str = "auto"
+    """Where to compute: auto, cpu, cuda or cuda:NUMBER."""
+
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """fp32 is exact; bf16 takes half the memory and keeps about three digits."""
+
+    def load(self) -> "Embedder":
+        """Load the model."""
+        from elmore.embedder import load
+
+        return load(
+            self.model,
+            options=self.options,
+            vocab=self.vocab,
+            device=self.device,
+            precision=self.precision,
+            tokenizer=self.tokenizer,
+            language=self.language,
+        )
+
+
+DEFAULT_MODEL = ModelOptions()

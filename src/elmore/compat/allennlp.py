@@ -42,15 +42,14 @@ def batch_to_ids(batch: Sequence[Sequence[str]]) -> Int[Tensor, "B W C"]:
     """Return the character ids of tokenized sentences, padded with zeros, without boundaries."""
     rows = [encode_words(check_sentence(words, i)) for i, words in enumerate(batch)]
     if not rows:
-        return encode_words([])[None]
+        return encode_words([])[None][:0]
     return nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
 
-class StatefulBiLM(nn.Module):
+class StatefulBiLM:
     """A biLM that remembers, for each row of a batch, the state that it ended with."""
 
     def __init__(self, bilm: BiLM, *, stateful: bool = True) -> None:
-        super().__init__()
         self.bilm = bilm
         self.stateful = stateful
         self._state: BiLMState | None = None
@@ -59,7 +58,7 @@ class StatefulBiLM(nn.Module):
         """Forget: the next batch starts a new text."""
         self._state = None
 
-    def forward(
+    def __call__(
         self, x: Float[Tensor, "B T d"], mask: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B J T D"]:
         """Run the LSTMs over token vectors, each row from the state it is remembered with."""
@@ -138,16 +137,16 @@ class Elmo(nn.Module):
     ) -> None:
         super().__init__()
         bilm = module if module is not None else _read(options_file, weight_file)
-        self._mixes = Mixes(
+        self.elmo = Mixes(
             bilm,
             num_mixes=num_output_representations,
             weights="learned" if scalar_mix_parameters is None else scalar_mix_parameters,
             layer_norm="allennlp" if do_layer_norm else False,
-            dropout=dropout,
+            dropout=float(dropout),
             frozen=not requires_grad,
             keep_boundaries=keep_sentence_boundaries,
         )
-        self.bilm = StatefulBiLM(bilm, stateful=stateful)
+        self._stateful_bilm = StatefulBiLM(bilm, stateful=stateful)
         self._keep_sentence_boundaries = keep_sentence_boundaries
         self._requires_grad = requires_grad
         self._boundaries: Tensor
@@ -157,14 +156,22 @@ class Elmo(nn.Module):
         with torch.no_grad():
             words = encode_words([BOS_WORD, EOS_WORD, *(vocab_to_cache or [])])
             self.register_buffer("_cached", bilm.encode(words), persistent=False)
+        self.register_load_state_dict_pre_hook(_translate_state)  # type: ignore[no-untyped-call]
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> "Elmo":
+        """Switch to training; AllenNLP has no dropout inside the biLM, also when it trains."""
+        super().train(mode)
+        self.elmo.bilm.eval()
+        return self
 
     def get_output_dim(self) -> int:
         """Return the width of a representation."""
-        return self._mixes.dim
+        return self.elmo.dim
 
     def reset_states(self) -> None:
         """Forget the remembered state: the next batch starts a new text."""
-        self.bilm.reset_states()
+        self._stateful_bilm.reset_states()
 
     def forward(
         self, inputs: Int[Tensor, "... W C"], word_inputs: Int[Tensor, "... W"] | None = None
@@ -175,8 +182,8 @@ class Elmo(nn.Module):
         numbers = None if word_inputs is None else word_inputs.flatten(0, -2)  # (B, W)
         with torch.set_grad_enabled(self._requires_grad and torch.is_grad_enabled()):
             x, mask = self._token_vectors(ids, numbers)
-            layers = self.bilm(x, mask)
-        outputs = self._mixes.mix(layers, mask)
+            layers = self._stateful_bilm(x, mask)
+        outputs = self.elmo.mix(layers, mask)
         words = mask if self._keep_sentence_boundaries else mask[:, 2:]
         return {
             "elmo_representations": [output.unflatten(0, shape) for output in outputs],
@@ -191,7 +198,22 @@ class Elmo(nn.Module):
         if numbers is not None and numbers.numel() and int(numbers.max()) < len(cached):
             return add_boundaries(cached[numbers], numbers > 0, boundaries)
         framed, mask = add_boundaries(ids, (ids > 0).any(dim=-1), self._boundaries)
-        return self.bilm.bilm.encode(framed), mask
+        return self.elmo.bilm.encode(framed), mask
+
+
+def _translate_state(_: nn.Module, state: dict[str, Tensor], prefix: str, *__: object) -> None:
+    """Rename the mixes of a state dict that AllenNLP has written; its biLM is in the files."""
+    mixes: dict[str, dict[int, Tensor]] = {}
+    for name in [name for name in state if name.startswith(prefix)]:
+        match name.removeprefix(prefix).split("."):
+            case [mix, "gamma"] if mix.startswith("scalar_mix_"):
+                gamma = state.pop(name)
+                state[f"{prefix}elmo.mixes.{mix[11:]}.gamma"] = gamma.reshape(())
+            case [mix, "scalar_parameters", layer] if mix.startswith("scalar_mix_"):
+                mixes.setdefault(mix[11:], {})[int(layer)] = state.pop(name)
+    for mix, layers in mixes.items():
+        w = torch.cat([layers[j].reshape(1) for j in sorted(layers)])
+        state[f"{prefix}elmo.mixes.{mix}.w"] = w
 
 
 class ElmoEmbedder:
@@ -227,7 +249,7 @@ class ElmoEmbedder:
 
     @property
     def _device(self) -> torch.device:
-        return next(self.elmo_bilm.parameters()).device
+        return next(self.elmo_bilm.bilm.parameters()).device
 
     def embed_sentence(self, sentence: Sequence[str]) -> Float[np.ndarray, "J W D"]:
         """Return all layers of one sentence."""

@@ -25,6 +25,10 @@ class TokenBatch(NamedTuple):
     ids: Int[Tensor, "B T *C"]
     mask: Bool[Tensor, "B T"]
 
+    def to(self, device: torch.device | str) -> "TokenBatch":
+        """Return the batch on a device."""
+        return TokenBatch(self.ids.to(device), self.mask.to(device))
+
     @property
     def word_mask(self) -> Bool[Tensor, "B W"]:
         """Mark the words alone: n words and two markers fill n + 2 positions."""
