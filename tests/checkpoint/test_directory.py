@@ -88,7 +88,7 @@ def test_a_truncated_file_is_named(folder: Path, keep: int) -> None:
 
 def test_missing_weights_are_named(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
-    with pytest.raises(InputError, match="holds no model.safetensors"):
+    with pytest.raises(InputError, match=r"holds no model.safetensors"):
         read_directory(folder)
 
 
