@@ -27,7 +27,7 @@ _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _SYMBOL = re.compile(r"`([\w/]+\.py):([\w.]+)`")
 _DECIMAL = re.compile(r"-?\d+\.\d+")
-_SPEED = re.compile(r"in [\d.]+ s \([\d,]+ words/s\)")
+_SPEED = re.compile(r"in [\d.]+ s, [\d,]+ words/s")
 
 
 class Block(NamedTuple):
