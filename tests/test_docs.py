@@ -94,6 +94,8 @@ def test_code_runs_and_prints_what_the_page_says(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(shutil.copytree(samples, tmp_path / "work"))
+    monkeypatch.setattr("elmore.pretrain.run.CACHE", tmp_path / "cache")
+    monkeypatch.setattr("elmore.pretrain.finetune.CACHE", tmp_path / "cache")
     names: dict[str, object] = {"__name__": page.stem}
     printed = None
     for kind, body in blocks_of(page):
@@ -168,14 +170,16 @@ def says_more(file: Path) -> bool:
 
 def paths_in(tree: str) -> Iterator[str]:
     """The files of an indented listing, two spaces a level, each with a line on what it is."""
-    folder = ""
+    folders: list[str] = []
     for line in tree.splitlines()[1:]:
         name, _, about = line.strip().partition(" ")
         assert about.strip(), f"the map says nothing about {name}"
+        depth = (len(line) - len(line.lstrip())) // 2 - 1
+        del folders[depth:]
         if name.endswith("/"):
-            folder = name
+            folders.append(name)
         else:
-            yield (folder if line.startswith("    ") else "") + name
+            yield "".join(folders) + name
 
 
 def test_every_symbol_in_the_paper_map_exists() -> None:

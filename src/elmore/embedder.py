@@ -111,7 +111,7 @@ class Embedder:
     ) -> None:
         if precision not in _DTYPES:
             raise InputError(f"precision must be {' or '.join(_DTYPES)}, got {precision!r}")
-        self.device = _find_device(device)
+        self.device = find_device(device)
         # A copy where the weights change, so that the caller's model stays what it is.
         self.bilm = bilm if precision == "fp32" else copy.deepcopy(bilm)
         self.bilm.to(self.device, _DTYPES[precision])
@@ -372,7 +372,8 @@ def _batches(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
     yield batch
 
 
-def _find_device(device: Device) -> torch.device:
+def find_device(device: Device) -> torch.device:
+    """Return the device that is meant, or say what there is."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):

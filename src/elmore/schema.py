@@ -37,7 +37,7 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
     """Return `value` as the annotated type, from what JSON and TOML can express."""
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):  # optional fields
-        if value is None and type(None) in args:
+        if type(None) in args and value in (None, "none"):  # TOML has no null
             return None
         return _convert(next(arg for arg in args if arg is not type(None)), value, where)
     if origin is Literal and value in args:

@@ -15,36 +15,10 @@ import pytest
 
 import elmore
 from elmore.checkpoint.directory import write_directory
-from elmore.cli import main
+from tests.cli.conftest import refused
 
 TEXT = "The bank raised its rates.\n\nHe sat by the bank of the river.\n"
 ELMORE = [sys.executable, "-c", "from elmore.cli import main; main()"]
-
-
-class Result:
-    """How a command ended."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Run a command in this process."""
-
-    def run(*args: object) -> Result:
-        monkeypatch.setattr(sys, "argv", ["elmore", *map(str, args)])
-        before = signal.getsignal(signal.SIGTERM)
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        finally:
-            signal.signal(signal.SIGTERM, before)
-        return Result(code, *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture
@@ -54,14 +28,6 @@ def folder(bilm: elmore.BiLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "text.txt").write_text(TEXT)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def refused(result: Result, message: str) -> None:
-    """One clear message, exit code 2, no traceback."""
-    assert result.code == 2
-    assert message in result.err
-    assert "Traceback" not in result.err
-    assert result.err.count("elmore:") == 1
 
 
 # --- embed

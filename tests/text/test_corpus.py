@@ -57,7 +57,7 @@ def test_the_corpus_holds_the_text(
     assert (np.diff(corpus.counts[3:]) <= 0).all()
     assert corpus.num_sentences == len(expected)
     assert corpus.num_tokens == sum(len(words) + 1 for words in expected)
-    assert corpus.facts["words_count"] == sum(counts.values())
+    assert corpus.facts["words"] == sum(counts.values())
 
 
 def test_the_same_text_is_encoded_once(text: Path, tmp_path: Path) -> None:
@@ -69,11 +69,11 @@ def test_the_same_text_is_encoded_once(text: Path, tmp_path: Path) -> None:
             yield piece
 
     cache = tmp_path / "cache"
-    first = encode_corpus([text], cache, workers=1, progress=watch)
+    first = encode_corpus([text], cache, workers=1, watch=watch)
     assert pieces
     count = len(pieces)
     moved = text.rename(tmp_path / "renamed.xz")
-    again = encode_corpus([moved], cache, workers=1, progress=watch)
+    again = encode_corpus([moved], cache, workers=1, watch=watch)
     assert again.folder == first.folder
     assert len(pieces) == count
     other = encode_corpus([moved], cache, TextConfig(sentences="lines"), workers=1)

@@ -5,6 +5,7 @@ import gzip
 import lzma
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from elmore.errors import InputError
@@ -17,7 +18,13 @@ EXPECTED = ["first", "", "third \u00e9", "last without an end"]
 
 @pytest.mark.parametrize(
     ("name", "compress"),
-    [("t.txt", bytes), ("t.gz", gzip.compress), ("t.xz", lzma.compress), ("t.bz2", bz2.compress)],
+    [
+        ("t.txt", bytes),
+        ("t.gz", gzip.compress),
+        ("t.xz", lzma.compress),
+        ("t.bz2", bz2.compress),
+        ("t.zst", lambda raw: pa.compress(raw, "zstd", asbytes=True)),
+    ],
 )
 def test_lines_of_plain_and_compressed_files(tmp_path: Path, name: str, compress) -> None:
     (tmp_path / name).write_bytes(compress(TEXT.encode()))
@@ -60,7 +67,15 @@ def test_a_line_without_end_is_refused_unread(
         next(found)
 
 
-@pytest.mark.parametrize(("name", "compress"), [("t.gz", gzip.compress), ("t.xz", lzma.compress)])
+@pytest.mark.parametrize(
+    ("name", "compress"),
+    [
+        ("t.gz", gzip.compress),
+        ("t.xz", lzma.compress),
+        ("t.bz2", bz2.compress),
+        ("t.zst", lambda raw: pa.compress(raw, "zstd", asbytes=True)),
+    ],
+)
 def test_a_truncated_archive_is_named(tmp_path: Path, name: str, compress) -> None:
     whole = compress("".join(f"line {i}\n" for i in range(10_000)).encode())
     (tmp_path / name).write_bytes(whole[: len(whole) // 2])

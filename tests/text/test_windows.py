@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from elmore.errors import InputError
 from elmore.text.characters import encode_words
 from elmore.text.corpus import Corpus, TextConfig, encode_corpus
 from elmore.text.windows import Windows
@@ -24,8 +23,9 @@ def corpus(tmp_path: Path) -> Corpus:
 
 
 def windows(corpus: Corpus, **changes) -> Windows:
-    settings = {"vocab_size": 1000, "max_characters": 12, "rows": 3, "steps": 4, "seed": 5}
-    return Windows(corpus, **settings | changes)
+    vocabulary = corpus.vocabulary(max_size=changes.pop("vocab_size", 1000), min_count=1)
+    settings = {"max_characters": 12, "rows": 3, "steps": 4, "seed": 5}
+    return Windows(corpus, targets=corpus.targets(vocabulary), **settings | changes)
 
 
 def spelled(corpus: Corpus, ids: torch.Tensor) -> list[list[str]]:
@@ -106,8 +106,3 @@ def test_words_beyond_the_vocabulary_are_read_but_not_predicted(corpus: Corpus) 
     full = windows(corpus).next()
     assert torch.equal(batch.distinct, full.distinct)
     assert torch.equal(batch.targets, torch.where(full.targets < 6, full.targets, 2))
-
-
-def test_more_rows_than_sentences_are_refused(corpus: Corpus) -> None:
-    with pytest.raises(InputError, match="41 streams of sentences need as many sentences"):
-        windows(corpus, rows=41)

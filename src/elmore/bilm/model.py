@@ -63,8 +63,10 @@ class BiLM(nn.Module):
         lengths = mask.sum(dim=1)
         L = self.config.num_layers
         before: Sequence[LSTMState | None] = state or [None] * (2 * L)
-        ahead, ahead_state = self._stack(self.forward_lstms, x, mask, before[:L])
-        behind, behind_state = self._stack(self.backward_lstms, flip(x, lengths), mask, before[L:])
+        ahead, ahead_state = self.run_stack(self.forward_lstms, x, mask, before[:L])
+        behind, behind_state = self.run_stack(
+            self.backward_lstms, flip(x, lengths), mask, before[L:]
+        )
         pairs = [(x, x), *((a, flip(b, lengths)) for a, b in zip(ahead, behind, strict=True))]
         layers = torch.stack([torch.cat(pair, dim=-1) for pair in pairs], dim=1)  # (B, J, T, 2D)
         return BiLMOutput(layers * mask[:, None, :, None], ahead_state + behind_state)
@@ -79,9 +81,10 @@ class BiLM(nn.Module):
                 "vocabulary of a model that reads words."
             )
 
-    def _stack(
+    def run_stack(
         self, lstms: nn.ModuleList, x: Tensor, mask: Tensor, before: Sequence[LSTMState | None]
     ) -> tuple[list[Tensor], BiLMState]:
+        """Run the layers of one direction; return each one's output and state."""
         outputs: list[Tensor] = []
         states: BiLMState = []
         for j, (lstm, state) in enumerate(zip(lstms, before, strict=True)):

@@ -13,7 +13,7 @@ Text = Annotated[
     Path,
     Parameter(
         allow_leading_hyphen=True,
-        help="Text file, one sentence a line, UTF-8; .gz, .xz or .bz2 too; - is standard input.",
+        help="Text file, one sentence a line, UTF-8; .gz, .xz, .bz2 or .zst too; - is stdin.",
     ),
 ]
 Vocab = Annotated[Path | None, Parameter(help="Vocabulary of a model that reads words.")]

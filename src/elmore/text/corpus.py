@@ -35,7 +35,7 @@ from elmore.text.split import split_sentences
 from elmore.text.tokenize import TokenizerName, get_tokenizer
 from elmore.text.vocabulary import UNK_WORD, Vocabulary
 
-BOS, EOS, UNK = range(3)
+BOS, EOS = range(2)
 _MARKERS = (BOS_WORD, EOS_WORD, UNK_WORD)
 _LINES_AT_ONCE = 1000
 _WORDS_AT_ONCE = 1 << 16
@@ -75,6 +75,11 @@ class Corpus:
         return len(self.starts) - 1
 
     @property
+    def lengths(self) -> Int[np.ndarray, " S"]:
+        """Tokens of each sentence, its boundaries included."""
+        return np.diff(self.starts)
+
+    @property
     def num_tokens(self) -> int:
         """Words to predict: every word, and the boundary at the end of each sentence."""
         return len(self.tokens) - self.num_sentences
@@ -83,6 +88,10 @@ class Corpus:
         """Return all distinct words, the markers first, then by falling frequency."""
         # Not splitlines: a word may hold a Unicode line separator.
         return (self.folder / "words.txt").read_text(encoding="utf-8").split("\n")[:-1]
+
+    def targets(self, vocabulary: Vocabulary) -> Int[np.ndarray, " W"]:
+        """Return, for each word, its number in a vocabulary: that of `<UNK>` if it is not there."""
+        return np.fromiter(map(vocabulary.number, self.words()), np.int64, len(self.counts))
 
     def characters(self, width: int) -> Int[np.ndarray, "N C"]:
         """Return the character ids of all words, mapped from a file that is made on first use."""
@@ -108,7 +117,7 @@ def encode_corpus(
     config: TextConfig | None = None,
     *,
     workers: int | None = None,
-    progress: Callable[[Iterator["Encoded"]], Iterator["Encoded"]] = iter,
+    watch: Callable[[Iterator["Encoded"]], Iterator["Encoded"]] = iter,
 ) -> Corpus:
     """Encode text files, or find them encoded already: the cache goes by content.
 
@@ -117,14 +126,16 @@ def encode_corpus(
         cache: Folder of encoded corpora.
         config: How text becomes tokens.
         workers: Processes that tokenize; all cores if not given.
-        progress: Wraps the stream of encoded pieces, to show how far it is.
+        watch: Wraps the stream of encoded pieces, to show how far it is.
     """
     config = config or TextConfig()
+    if not files:
+        raise InputError("expected at least one text file")
     folder = cache / _fingerprint(files, config)
     if not folder.exists():
         with atomic_folder(folder) as temporary:
             pieces = _encode_in_parallel(_pieces(files), config, workers or os.cpu_count() or 1)
-            _write(temporary, progress(pieces), files, config)
+            _write(temporary, watch(pieces), files, config)
     return Corpus(folder)
 
 
@@ -136,18 +147,22 @@ class Encoded(NamedTuple):
     lengths: np.ndarray
 
 
-def encode_lines(lines: Iterable[str], config: TextConfig) -> Encoded:
-    """Split, tokenize and number some lines; a sentence without words does not count."""
+def sentences_of(lines: Iterable[str], config: TextConfig) -> Iterator[list[str]]:
+    """Split lines into tokenized sentences; those without words are left out."""
     tokenize = get_tokenizer(config.tokenizer, config.language)
+    for line in lines:
+        split = split_sentences(line, config.language) if config.sentences == "split" else [line]
+        yield from filter(None, map(tokenize, split))
+
+
+def encode_lines(lines: Iterable[str], config: TextConfig) -> Encoded:
+    """Split, tokenize and number some lines."""
     row: dict[str, int] = {}
     tokens: list[int] = []
     lengths: list[int] = []
-    for line in lines:
-        split = split_sentences(line, config.language) if config.sentences == "split" else [line]
-        for words in map(tokenize, split):
-            if words:
-                tokens += [row.setdefault(word, len(row)) for word in words]
-                lengths.append(len(words))
+    for words in sentences_of(lines, config):
+        tokens += [row.setdefault(word, len(row)) for word in words]
+        lengths.append(len(words))
     return Encoded(list(row), np.array(tokens, np.uint32), np.array(lengths, np.int64))
 
 
@@ -215,9 +230,9 @@ def _write(
         file.writelines(f"{words[i]}\n" for i in order)
     facts = {
         "files": [path.name for path in files],
-        **asdict(config),
-        "sentences_count": int(sum(map(len, starts)) - 1),
-        "words_count": int(counts[len(_MARKERS) :].sum()),
+        "text": asdict(config),
+        "sentences": int(sum(map(len, starts)) - 1),
+        "words": int(counts[len(_MARKERS) :].sum()),
         "distinct_words": len(words) - len(_MARKERS),
     }
     (folder / "corpus.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")

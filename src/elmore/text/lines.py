@@ -3,6 +3,7 @@
 import bz2
 import codecs
 import gzip
+import io
 import lzma
 import sys
 import zlib
@@ -19,6 +20,7 @@ _OPENERS: dict[str, Callable[[Path], object]] = {
     ".gz": gzip.open,
     ".xz": lzma.open,
     ".bz2": bz2.open,
+    ".zst": lambda path: _open_zstandard(path),
 }
 
 
@@ -29,6 +31,12 @@ def open_bytes(path: Path) -> BinaryIO:
     return cast("BinaryIO", _OPENERS.get(path.suffix, _open_plain)(path))
 
 
+def _open_zstandard(path: Path) -> BinaryIO:
+    import pyarrow as pa  # which has it built in
+
+    return io.BufferedReader(pa.input_stream(path, compression="zstd"))
+
+
 def _open_plain(path: Path) -> BinaryIO:
     return path.open("rb")
 
@@ -37,7 +45,7 @@ def read_lines(path: Path, *, replace_invalid: bool = False) -> Iterator[str]:
     """Yield the lines of a file without their ends, reading no more than a line at a time.
 
     Args:
-        path: Text file, `.gz`, `.xz` or `.bz2`; `-` for standard input.
+        path: Text file, `.gz`, `.xz`, `.bz2` or `.zst`; `-` for standard input.
         replace_invalid: Turn bytes that are not UTF-8, and NUL, into U+FFFD instead of refusing
             the file.
     """
@@ -55,7 +63,9 @@ def read_lines(path: Path, *, replace_invalid: bool = False) -> Iterator[str]:
                         "break; expected one sentence a line. Split the text into sentences first."
                     )
                 yield _decode(raw, path, number, replace_invalid)
-        except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+            if path.suffix not in _OPENERS:
+                raise
             raise InputError(
                 f"{path}, after line {number}: damaged {path.suffix} file ({error})"
             ) from error

@@ -21,8 +21,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from elmore.errors import InputError
-from elmore.text.corpus import UNK, Corpus
+from elmore.text.corpus import Corpus
 
 AHEAD, BEHIND = 0, 1
 _STEP = (+1, -1)  # where a direction reads on
@@ -45,30 +44,39 @@ class Windows:
     """An endless stream of windows, epoch after epoch, in an order that only the seed decides.
 
     The state is a value: a stream that starts from `state()` goes on as this one would.
+
+    Args:
+        corpus: The text.
+        targets: For each word of the corpus, the number that is predicted for it.
+        max_characters: Characters of a word that are read (C).
+        rows: Streams of sentences (B).
+        steps: Tokens in a window (T).
+        seed: Decides the order.
+        sentences: The sentences to read; all if not given.
+        state: Where to go on.
     """
 
     def __init__(
         self,
         corpus: Corpus,
         *,
-        vocab_size: int,
+        targets: Int[np.ndarray, " W"],
         max_characters: int,
         rows: int,
         steps: int,
         seed: int,
+        sentences: Int[np.ndarray, " S"] | None = None,
         state: Mapping[str, np.ndarray] | None = None,
     ) -> None:
-        if rows > corpus.num_sentences:
-            raise InputError(
-                f"{rows} streams of sentences need as many sentences; the corpus has "
-                f"{corpus.num_sentences}. Use more text, or fewer streams."
-            )
+        if sentences is None:
+            sentences = np.arange(corpus.num_sentences)
         self._corpus = corpus
-        self._vocab_size = vocab_size
+        self._targets = targets
         self._characters = corpus.characters(max_characters)
         self._steps = steps
         self._streams = [
-            _Streams(corpus, direction, rows=rows, seed=seed) for direction in (AHEAD, BEHIND)
+            _Streams(corpus.starts, sentences, direction, rows=rows, seed=seed)
+            for direction in (AHEAD, BEHIND)
         ]
         if state is not None:
             self._restore(state)
@@ -78,11 +86,10 @@ class Windows:
         read = np.stack([streams.next(self._steps)[rows] for streams in self._streams])
         predicted = read + np.array(_STEP)[:, None, None]
         distinct, words = np.unique(self._corpus.tokens[read], return_inverse=True)
-        targets = self._corpus.tokens[predicted].astype(np.int64)
         return LMBatch(
             distinct=torch.from_numpy(self._characters[distinct].astype(np.int64)),
             words=torch.from_numpy(words.reshape(read.shape)),
-            targets=torch.from_numpy(np.where(targets < self._vocab_size, targets, UNK)),
+            targets=torch.from_numpy(self._targets[self._corpus.tokens[predicted]]),
         )
 
     def state(self) -> dict[str, np.ndarray]:
@@ -98,8 +105,17 @@ class Windows:
 class _Streams:
     """The rows of one direction: in which sentence each is, and what is left of it."""
 
-    def __init__(self, corpus: Corpus, direction: int, *, rows: int, seed: int) -> None:
-        self._starts = corpus.starts
+    def __init__(
+        self,
+        starts: Int[np.ndarray, " S+1"],
+        sentences: Int[np.ndarray, " S"],
+        direction: int,
+        *,
+        rows: int,
+        seed: int,
+    ) -> None:
+        self._starts = starts
+        self._sentences = sentences
         self._direction = direction
         self._seed = seed
         self._position = [0] * rows
@@ -108,7 +124,7 @@ class _Streams:
 
     def _begin_epoch(self, epoch: int, taken: int = 0) -> None:
         draw = np.random.default_rng([self._seed, epoch, self._direction])
-        self._order = draw.permutation(len(self._starts) - 1)
+        self._order = draw.permutation(self._sentences)
         self._epoch = epoch
         self._taken = taken
 

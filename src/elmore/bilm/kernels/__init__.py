@@ -1,0 +1,36 @@
+"""Fast paths of a training step on a CUDA device, each equal to a reference in elmore.bilm.
+
+Matrices are multiplied in the type that `torch.autocast` asks for, bfloat16 in training, and
+summed in float32; parameters, their gradients, cell states and losses stay in float32.
+"""
+
+from functools import cache
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+
+def usable(x: Tensor) -> bool:
+    """Tell whether the fast path can take this tensor; if not, the reference does."""
+    return x.is_cuda and _has_triton()
+
+
+def compute_dtype() -> torch.dtype:
+    """Return the type in which matrices are multiplied."""
+    if torch.is_autocast_enabled("cuda"):
+        return torch.get_autocast_dtype("cuda")
+    return torch.float32
+
+
+def multiply(a: Tensor, b: Tensor, out: Tensor) -> None:
+    """Multiply batches of matrices into `out`, which may be wider than they are."""
+    if a.dtype == out.dtype:
+        torch.bmm(a, b, out=out)
+    else:
+        torch.bmm(a, b, out_dtype=out.dtype, out=out)
+
+
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None

@@ -1,0 +1,310 @@
+"""One layer of both directions at once: a few large products a token instead of many small ones.
+
+The two directions are independent, so they are one batch of matrices. For each token:
+
+    pre = [x; h] W          one product, input and recurrent weights as one matrix
+    c, m = gates(pre, c)    one kernel: bias, gates, cell, its bound
+    h = clip(m P)           one product and one kernel
+
+Only `pre` and `c` are kept for the gradient, the gates are computed again from them. Gradients of
+the weights need no order in time, so they are one product over all tokens after the loop. Cells
+and their gradients are float32, all that is multiplied is in the type of `compute_dtype`.
+
+A product with few rows and many summands (m P, and the gradient of [x; h]) would leave most of
+the device idle, so its sum is cut into parts, which become part of the batch; the kernel that
+comes after adds the parts up in float32.
+
+2 directions, T tokens, B streams, D token dim, H cell dim, S parts of a sum.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+
+from functools import partial
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Float
+from torch import Tensor
+
+from elmore.bilm.kernels import compute_dtype, multiply
+from elmore.bilm.lstm import LSTMState, ProjectedLSTM
+
+_ROWS, _COLUMNS = 32, 64  # of the tile of a matrix that one program of a kernel handles
+_BACK_ROWS, _BACK_COLUMNS = 8, 64  # where more values of a tile live at once
+
+
+def run_layer(
+    x: Float[Tensor, "2 T B D"],
+    ahead: ProjectedLSTM,
+    behind: ProjectedLSTM,
+    ahead_state: LSTMState | None,
+    behind_state: LSTMState | None,
+) -> tuple[Float[Tensor, "2 T B D"], LSTMState, LSTMState]:
+    """Run one layer of the forward and of the backward language model over their texts."""
+    _, _, B, _ = x.shape
+    H, D = ahead.cell_dim, ahead.dim
+    if ahead_state is None or behind_state is None:
+        h = x.new_zeros(2, B, D)
+        c = x.new_zeros(2, B, H, dtype=torch.float32)
+    else:
+        h = torch.stack([ahead_state.output, behind_state.output])
+        c = torch.stack([ahead_state.cell, behind_state.cell])
+    weights = [
+        weight
+        for lstm in (ahead, behind)
+        for weight in (
+            lstm.input.weight, lstm.recurrent.weight, lstm.input.bias, lstm.project.weight,
+        )
+    ]  # fmt: skip
+    clips = [c if c is not None else float("inf") for c in (ahead.cell_clip, ahead.projection_clip)]
+    out, cell = _Layer.apply(x, h, c, *clips, compute_dtype(), *weights)
+    after = zip(out[:, -1].float().detach(), cell, strict=True)
+    return out, *(LSTMState(h, c) for h, c in after)
+
+
+class _Layer(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        h: Tensor,
+        c: Tensor,
+        cell_clip: float,
+        projection_clip: float,
+        dtype: torch.dtype,
+        *weights: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        _, T, B, D = x.shape
+        H = c.shape[-1]
+        S = _parts(H)
+        make = partial(torch.empty, device=x.device)
+        w = make(2, 4 * H, 2 * D, dtype=dtype)
+        p = make(2, D, H, dtype=dtype)
+        bias = make(2, 4 * H, dtype=torch.float32)
+        for d in range(2):
+            of_x, of_h, of_bias, of_p = weights[4 * d : 4 * d + 4]
+            w[d, :, :D], w[d, :, D:], bias[d], p[d] = of_x, of_h, of_bias, of_p
+        p_parts = p.mT.reshape(2 * S, H // S, D).contiguous()
+
+        xh = make(2, T + 1, B, 2 * D, dtype=dtype)  # x of this token, h of the one before
+        xh[:, :T, :, :D], xh[:, 0, :, D:] = x, h
+        pre = make(2, T, B, 4 * H, dtype=dtype)
+        cell = make(2, T + 1, B, H, dtype=torch.float32)
+        cell[:, 0] = c
+        m = make(2 * S, T, B, H // S, dtype=dtype)
+        h_parts = make(2 * S, B, D, dtype=torch.float32)
+        tiles = (triton.cdiv(B, _ROWS), triton.cdiv(H, _COLUMNS), 2)
+        small_tiles = (triton.cdiv(B, _ROWS), triton.cdiv(D, _COLUMNS), 2)
+        for t in range(T):
+            multiply(xh[:, t], w.mT, pre[:, t])
+            _gates[tiles](
+                pre[:, t], bias, cell[:, t], m[:, t], cell_clip, B, H, T, S, _ROWS, _COLUMNS
+            )
+            multiply(m[:, t], p_parts, h_parts)
+            _project[small_tiles](
+                h_parts, xh[:, t + 1], projection_clip, B, D, T, S, _ROWS, _COLUMNS
+            )
+        ctx.save_for_backward(xh, pre, cell, m, w, p, bias)
+        ctx.clips = cell_clip, projection_clip
+        ctx.mark_non_differentiable(last := cell[:, T].clone())
+        return xh[:, 1:, :, D:], last
+
+    @staticmethod
+    def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        xh, pre, cell, m, w, p, bias = ctx.saved_tensors
+        cell_clip, projection_clip = ctx.clips
+        T, B, H, D = pre.shape[1], pre.shape[2], cell.shape[-1], p.shape[1]
+        S = len(m) // 2
+        make = partial(torch.empty, device=xh.device)
+        d_pre = make(8, T, B, H, dtype=pre.dtype)  # gate by gate: four parts of a sum
+        d_h = make(2, T, B, D, dtype=pre.dtype)
+        d_m = make(2, B, H, dtype=pre.dtype)
+        d_x = make(2, T, B, D, dtype=d_out.dtype)
+        d_cell = torch.zeros(2, B, H, device=xh.device)
+        d_xh_parts = torch.zeros(8, B, 2 * D, device=xh.device)
+        tiles_a_program = max(1, min(8, B * H // 2**17))  # measured on an H200
+        row_tiles = triton.cdiv(B, _BACK_ROWS * tiles_a_program)
+        tiles = (row_tiles, triton.cdiv(H, _BACK_COLUMNS), 2)
+        small_tiles = (triton.cdiv(B, _ROWS), triton.cdiv(2 * D, _COLUMNS), 2)
+        d_bias = torch.zeros(row_tiles, 2, 4 * H, device=xh.device)
+        w_gates = w.view(8, H, 2 * D)
+        d_out = d_out.contiguous()
+        for t in reversed(range(-1, T)):
+            # The gradient of token t + 1's [x; h] is complete: its x is done, its h is ours.
+            _unproject[small_tiles](
+                d_xh_parts, d_out, xh, d_x, d_h, t, projection_clip, B, D, T, _ROWS, _COLUMNS
+            )
+            if t < 0:
+                break
+            multiply(d_h[:, t], p, d_m)
+            _ungates[tiles](
+                pre[:, t], bias, cell[:, t], d_m, d_cell, d_pre[:, t], d_bias, cell_clip,
+                B, H, T, _BACK_ROWS, _BACK_COLUMNS, tiles_a_program,
+            )  # fmt: skip
+            multiply(d_pre[:, t], w_gates, d_xh_parts)
+
+        grads: list[Tensor] = []
+        per_gate, per_part = d_pre.view(2, 4, T * B, H), m.view(2, S, T * B, H // S)
+        for d in range(2):
+            d_w = make(4, H, 2 * D, dtype=torch.float32)
+            d_p = make(S, H // S, D, dtype=torch.float32)
+            multiply(per_gate[d].mT, xh[d, :T].view(1, T * B, 2 * D).expand(4, -1, -1), d_w)
+            multiply(per_part[d].mT, d_h[d].view(1, T * B, D).expand(S, -1, -1), d_p)
+            d_w = d_w.view(4 * H, 2 * D)
+            grads += [d_w[:, :D], d_w[:, D:], d_bias[:, d].sum(0), d_p.view(H, D).T]
+        # Nothing for the state: it came from the window before, where gradients do not go.
+        return d_x, None, None, None, None, None, *grads
+
+
+def _parts(cell_dim: int) -> int:
+    # A tile of the kernels must not reach over two parts.
+    return 4 if cell_dim % (4 * _COLUMNS) == 0 else 1
+
+
+# Sizes are constants of the compiled kernels: they stay the same through a whole training.
+
+
+@triton.jit
+def _tanh(x):
+    return 2 * tl.sigmoid(2 * x) - 1
+
+
+@triton.jit
+def _tile(B, H, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Rows, columns and mask of this program's tile of a (B, H) matrix."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    return row.to(tl.int64), column, (row < B) & (column < H)
+
+
+@triton.jit
+def _read_gates(pre, bias, row, column, mask, H: tl.constexpr):
+    at = row * 4 * H + column
+    some = column < H
+    i = tl.load(pre + at, mask, 0).to(tl.float32) + tl.load(bias + column, some, 0)
+    f = tl.load(pre + at + H, mask, 0).to(tl.float32) + tl.load(bias + H + column, some, 0)
+    g = tl.load(pre + at + 2 * H, mask, 0).to(tl.float32) + tl.load(bias + 2 * H + column, some, 0)
+    o = tl.load(pre + at + 3 * H, mask, 0).to(tl.float32) + tl.load(bias + 3 * H + column, some, 0)
+    return tl.sigmoid(i), tl.sigmoid(f), _tanh(g), tl.sigmoid(o)
+
+
+@triton.jit
+def _gates(
+    pre, bias, cell, m, clip, B: tl.constexpr, H: tl.constexpr, T: tl.constexpr, S: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """One token's new cell clip(f c + i g), and what is projected, o tanh(c)."""
+    d = tl.program_id(2).to(tl.int64)
+    row, column, mask = _tile(B, H, ROWS, COLUMNS)
+    i, f, g, o = _read_gates(pre + d * T * B * 4 * H, bias + d * 4 * H, row, column, mask, H)
+    here = cell + d * (T + 1) * B * H + row * H + column
+    c = f * tl.load(here, mask, 0) + i * g
+    c = tl.minimum(tl.maximum(c, -clip), clip)
+    tl.store(here + B * H, c, mask)
+    part: tl.constexpr = H // S
+    s = tl.program_id(1) * COLUMNS // part
+    at = ((d * S + s) * T * B + row) * part + column - s * part
+    tl.store(m + at, (o * _tanh(c)).to(m.dtype.element_ty), mask)
+
+
+@triton.jit
+def _project(
+    parts, xh, clip, B: tl.constexpr, D: tl.constexpr, T: tl.constexpr, S: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Output clip(sum of the parts), put beside the next token's x."""
+    d = tl.program_id(2).to(tl.int64)
+    row, column, mask = _tile(B, D, ROWS, COLUMNS)
+    h = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for s in tl.static_range(S):
+        h += tl.load(parts + ((d * S + s) * B + row) * D + column, mask, 0)
+    h = tl.minimum(tl.maximum(h, -clip), clip)
+    at = xh + d * (T + 1) * B * 2 * D + row * 2 * D + D + column
+    tl.store(at, h.to(xh.dtype.element_ty), mask)
+
+
+@triton.jit
+def _ungates(
+    pre, bias, cell, d_m, d_cell, d_pre, d_bias, clip,
+    B: tl.constexpr, H: tl.constexpr, T: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, TILES: tl.constexpr,
+):  # fmt: skip
+    """Gradient of `_gates`, some tiles of rows a program.
+
+    Sums over rows make the gradient of the bias: across tiles in registers, across tokens in
+    memory that is the program's own. So there are no atomics, and sums have a fixed order.
+    """
+    d = tl.program_id(2).to(tl.int64)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    pre += d * T * B * 4 * H
+    bias += d * 4 * H
+    cell += d * (T + 1) * B * H
+    d_pre += d * 4 * T * B * H
+    sum_i = tl.zeros((ROWS, COLUMNS), tl.float32)
+    sum_f = tl.zeros((ROWS, COLUMNS), tl.float32)
+    sum_g = tl.zeros((ROWS, COLUMNS), tl.float32)
+    sum_o = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for tile in range(TILES):
+        row = (tl.program_id(0) * TILES + tile) * ROWS + tl.arange(0, ROWS)[:, None].to(tl.int64)
+        mask = (row < B) & (column < H)
+        i, f, g, o = _read_gates(pre, bias, row, column, mask, H)
+        before = tl.load(cell + row * H + column, mask, 0)
+        at = (d * B + row) * H + column
+        # Masked places have no gradient, so they add nothing to the sums.
+        dm = tl.load(d_m + at, mask, 0).to(tl.float32)
+        dc = tl.load(d_cell + at, mask, 0)
+        c = f * before + i * g
+        tanh_c = _tanh(tl.minimum(tl.maximum(c, -clip), clip))
+        dc += dm * o * (1 - tanh_c * tanh_c)
+        dc = tl.where((c >= -clip) & (c <= clip), dc, 0)
+        tl.store(d_cell + at, dc * f, mask)
+        d_i = dc * g * i * (1 - i)
+        d_f = dc * before * f * (1 - f)
+        d_g = dc * i * (1 - g * g)
+        d_o = dm * tanh_c * o * (1 - o)
+        out = d_pre + row * H + column
+        tl.store(out, d_i.to(d_pre.dtype.element_ty), mask)
+        tl.store(out + T * B * H, d_f.to(d_pre.dtype.element_ty), mask)
+        tl.store(out + 2 * T * B * H, d_g.to(d_pre.dtype.element_ty), mask)
+        tl.store(out + 3 * T * B * H, d_o.to(d_pre.dtype.element_ty), mask)
+        sum_i += d_i
+        sum_f += d_f
+        sum_g += d_g
+        sum_o += d_o
+    own = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    d_bias += (tl.program_id(0) * 2 + d) * 4 * H + own
+    _add(d_bias, tl.sum(sum_i, 0), own < H)
+    _add(d_bias + H, tl.sum(sum_f, 0), own < H)
+    _add(d_bias + 2 * H, tl.sum(sum_g, 0), own < H)
+    _add(d_bias + 3 * H, tl.sum(sum_o, 0), own < H)
+
+
+@triton.jit
+def _add(to, values, mask):
+    tl.store(to, tl.load(to, mask, 0) + values, mask)
+
+
+@triton.jit(do_not_specialize=["t"])
+def _unproject(
+    parts, d_out, xh, d_x, d_h, t, clip, B: tl.constexpr, D: tl.constexpr, T: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Gradient of token t's h before the clip, and of token t + 1's x."""
+    d = tl.program_id(2).to(tl.int64)
+    row, column, mask = _tile(B, 2 * D, ROWS, COLUMNS)
+    grad = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for s in tl.static_range(4):
+        grad += tl.load(parts + ((d * 4 + s) * B + row) * 2 * D + column, mask, 0)
+    if t + 1 < T:
+        at = ((d * T + t + 1) * B + row) * D + column
+        tl.store(d_x + at, grad.to(d_x.dtype.element_ty), mask & (column < D))
+    if t >= 0:
+        mask = mask & (column >= D)
+        at = ((d * T + t) * B + row) * D + column - D
+        grad += tl.load(d_out + at, mask, 0).to(tl.float32)
+        h = tl.load(xh + ((d * (T + 1) + t + 1) * B + row) * 2 * D + column, mask, 0)
+        # The bounded value itself counts as bounded: rounding hides on which side it was.
+        inside = (h > -clip) & (h < clip)
+        tl.store(d_h + at, tl.where(inside, grad, 0).to(d_h.dtype.element_ty), mask)

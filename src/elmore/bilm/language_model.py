@@ -1,0 +1,103 @@
+"""The objective of section 3.1: both directions predict their next word, jointly.
+
+B streams, T tokens, N distinct words, D token dim, L layers; 2 directions.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from elmore.bilm import kernels
+from elmore.bilm.lstm import LSTMState, ProjectedLSTM
+from elmore.bilm.model import BiLM, BiLMState
+from elmore.bilm.softmax import Negatives, Softmax
+from elmore.bilm.token_encoder import CharEncoder
+from elmore.text.windows import LMBatch
+
+
+class LMOutput(NamedTuple):
+    """What one window costs, and where the texts stand after it."""
+
+    loss: Float[Tensor, ""]
+    """Mean negative log likelihood of a word, averaged over the directions."""
+
+    losses: Float[Tensor, " 2"]
+    """The same for each direction, without gradient: what a log wants to show."""
+
+    state: BiLMState
+
+
+class LanguageModel(nn.Module):
+    """A biLM and the softmax that its two directions share.
+
+    One module with one forward, so that DDP and FSDP can wrap it as it is.
+    """
+
+    def __init__(self, bilm: BiLM, softmax: Softmax) -> None:
+        super().__init__()
+        self.bilm = bilm
+        self.softmax = softmax
+
+    def forward(
+        self,
+        batch: LMBatch,
+        state: BiLMState | None = None,
+        negatives: Negatives | None = None,
+    ) -> LMOutput:
+        """Return the loss of a window: exact, or against sampled words if there are any."""
+        fast = kernels.usable(batch.words) and self.bilm.config.project_cells
+        run = _run_fast if fast else _run
+        h, after = run(self.bilm, batch, state)
+        h = self.bilm.dropout(h).flatten(0, -2)
+        nll = self.softmax(h, batch.targets.mT.flatten(), negatives)
+        losses = nll.unflatten(0, (2, -1)).mean(dim=1)
+        # Truncated back-propagation: values go on to the next window, gradients stop here.
+        after = [LSTMState(s.output.detach(), s.cell.detach()) for s in after]
+        return LMOutput(losses.mean(), losses.detach(), after)
+
+
+def _run(
+    bilm: BiLM, batch: LMBatch, state: BiLMState | None
+) -> tuple[Float[Tensor, "2 T B D"], BiLMState]:
+    """Return the top layer of each direction over its own text, token by token."""
+    vectors = bilm.encode(batch.distinct.long())  # (N, D)
+    ahead, behind = functional.embedding(batch.words.long(), vectors)  # (B, T, D) each
+    real = torch.ones_like(batch.words[0], dtype=torch.bool)
+    L = bilm.config.num_layers
+    before: Sequence[LSTMState | None] = state or [None] * (2 * L)
+    ahead_layers, ahead_state = bilm.run_stack(bilm.forward_lstms, ahead, real, before[:L])
+    behind_layers, behind_state = bilm.run_stack(bilm.backward_lstms, behind, real, before[L:])
+    top = torch.stack([ahead_layers[-1].transpose(0, 1), behind_layers[-1].transpose(0, 1)])
+    return top, ahead_state + behind_state
+
+
+def _run_fast(
+    bilm: BiLM, batch: LMBatch, state: BiLMState | None
+) -> tuple[Float[Tensor, "2 T B D"], BiLMState]:
+    """Do the same on a CUDA device, both directions at once."""
+    from elmore.bilm.kernels.characters import encode, ends_of
+    from elmore.bilm.kernels.lstm import run_layer
+
+    distinct, words = batch.distinct.long(), batch.words.mT.long()
+    if isinstance(bilm.encode, CharEncoder):
+        order = ends_of(distinct).argsort()  # words that are encoded together: of one length
+        vectors = encode(bilm.encode, distinct[order])
+        words = order.argsort()[words]
+    else:
+        vectors = bilm.encode(distinct)
+    x = functional.embedding(words, vectors.to(kernels.compute_dtype()))  # (2, T, B, D)
+    L = bilm.config.num_layers
+    before: Sequence[LSTMState | None] = state or [None] * (2 * L)
+    ahead_state, behind_state = [], []
+    pairs = zip(bilm.forward_lstms, bilm.backward_lstms, strict=True)
+    for j, lstms in enumerate(cast("Iterable[tuple[ProjectedLSTM, ProjectedLSTM]]", pairs)):
+        x = bilm.dropout(x)
+        h, ahead, behind = run_layer(x, *lstms, before[j], before[L + j])
+        x = h + x if bilm.config.residual and j > 0 else h
+        ahead_state.append(ahead)
+        behind_state.append(behind)
+    return x, ahead_state + behind_state

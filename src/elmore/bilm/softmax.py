@@ -1,0 +1,123 @@
+"""Token vectors to the likelihood of the next word, over all words or over a sample of them.
+
+M positions, D token dim, V words, S sampled words.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from elmore.bilm import kernels
+
+_LOGITS_AT_ONCE = 2**26  # 256 MB in float32
+
+
+class Negatives(NamedTuple):
+    """Words drawn as wrong answers, shared by every position of a batch."""
+
+    ids: Int[Tensor, " S"]
+    """All different."""
+
+    tries: Float[Tensor, ""]
+    """Draws it took to find them, repeated ones included."""
+
+
+class Softmax(nn.Module):
+    """One table of output vectors for both directions (section 3.4).
+
+    Words are numbered by falling frequency, so drawing them log-uniformly is close to drawing
+    them as often as they occur.
+    """
+
+    def __init__(self, *, dim: int, vocab_size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocab_size, dim))
+        self.bias = nn.Parameter(torch.empty(vocab_size))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights as the released training code does."""
+        nn.init.normal_(self.weight, std=self.weight.shape[1] ** -0.5)
+        nn.init.zeros_(self.bias)
+
+    def forward(
+        self,
+        h: Float[Tensor, "M D"],
+        targets: Int[Tensor, " M"],
+        negatives: Negatives | None = None,
+    ) -> Float[Tensor, " M"]:
+        """Return -log p(target) at every position: exact, or against `negatives` if given."""
+        if negatives is None:
+            return self._full(h, targets.long())
+        if kernels.usable(h):
+            from elmore.bilm.kernels.softmax import sampled_nll
+        else:
+            sampled_nll = _sampled_nll
+        log_counts = log_expected_counts(negatives.tries, len(self.bias))  # (V,)
+        return sampled_nll(h, targets.long(), self.weight, self.bias, negatives.ids, log_counts)
+
+    def draw(self, num_samples: int, generator: torch.Generator | None = None) -> Negatives:
+        """Draw different words, log-uniformly, until there are `num_samples` of them.
+
+        The same generator state on the same kind of device gives the same words.
+        """
+        # As a race: let word k arrive at the rate p(k), so that the order of first arrivals is
+        # the order in which repeated draws find new words. One pass, no loop of unknown length,
+        # and nothing that the host would have to wait for.
+        p = log_uniform(len(self.bias), self.bias.device)
+        arrival = torch.empty_like(p).exponential_(generator=generator) / p
+        # Deviation: TensorFlow would loop for ever if asked for more words than there are.
+        first = arrival.topk(min(num_samples, len(p)), largest=False, sorted=False)
+        # After its first arrival a word came again as a Poisson process: the repeated draws.
+        waited = first.values.max() - first.values
+        again = torch.poisson((waited * p[first.indices]).sum(), generator=generator)
+        return Negatives(first.indices, len(first.indices) + again)
+
+    def _full(self, h: Tensor, targets: Tensor) -> Tensor:
+        # Never more than a few rows of M x V logits at once: each part is computed, reduced to
+        # its losses, forgotten, and computed again for its gradient.
+        rows = max(1, _LOGITS_AT_ONCE // len(self.bias))
+        parts = zip(h.split(rows), targets.split(rows), strict=True)
+        return torch.cat(
+            [
+                checkpoint(_full_nll, *part, self.weight, self.bias, use_reentrant=False)
+                for part in parts
+            ]
+        )
+
+
+def log_uniform(vocab_size: int, device: torch.device) -> Float[Tensor, " V"]:
+    """Return p(k) = log((k + 2) / (k + 1)) / log(V + 1), which sums to 1."""
+    k = torch.arange(vocab_size, dtype=torch.float32, device=device)
+    return torch.log1p(1 / (k + 1)) / math.log(vocab_size + 1)
+
+
+def log_expected_counts(tries: Float[Tensor, ""], vocab_size: int) -> Float[Tensor, " V"]:
+    """Return the log of each word's probability to be found in `tries` draws."""
+    p = log_uniform(vocab_size, tries.device)
+    return torch.log(-torch.expm1(tries * torch.log1p(-p)))
+
+
+def _full_nll(h: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return functional.cross_entropy(functional.linear(h, weight, bias), targets, reduction="none")
+
+
+def _sampled_nll(
+    h: Float[Tensor, "M D"],
+    targets: Int[Tensor, " M"],
+    weight: Float[Tensor, "V D"],
+    bias: Float[Tensor, " V"],
+    sampled: Int[Tensor, " S"],
+    log_counts: Float[Tensor, " V"],
+) -> Float[Tensor, " M"]:
+    """-log p of each target among itself and the sampled words (Jean et al., 2015)."""
+    right = (h * weight[targets]).sum(-1) + (bias - log_counts)[targets]  # (M,)
+    wrong = functional.linear(h, weight[sampled], (bias - log_counts)[sampled])  # (M, S)
+    # A target that was drawn as well is no wrong answer.
+    wrong = wrong.masked_fill(sampled == targets[:, None], -torch.inf)
+    return torch.logaddexp(right, wrong.logsumexp(-1)) - right

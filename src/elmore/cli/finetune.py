@@ -1,0 +1,67 @@
+"""`elmore finetune`: a trained biLM goes on learning, on text of a domain."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from elmore.cli.options import Json, Output, Overwrite
+
+
+def finetune(
+    model: Path,
+    *files: Path,
+    output: Output,
+    options: Path | None = None,
+    changes: Annotated[tuple[str, ...], Parameter(name="--set", consume_multiple=False)] = (),
+    heldout: Path | None = None,
+    device: str = "auto",
+    cache: Path | None = None,
+    workers: int | None = None,
+    overwrite: Overwrite = False,
+    json_output: Json = False,
+) -> None:
+    """Go on training a biLM on text of your domain.
+
+    Example: `elmore finetune runs/mine domain.txt -o runs/domain`
+
+    Args:
+        model: Folder written by `elmore pretrain`, or released HDF5 weights. Those have no
+            softmax, so that one is learned first.
+        files: Text of the domain.
+        output: Folder for the fine-tuned model.
+        options: options.json of HDF5 weights, if it is not beside them.
+        changes: A setting, as in training.lr=1e-3; may be given many times.
+        heldout: Text to measure perplexity on; a part of the files if not given.
+        device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
+        cache: Folder for encoded text; ~/.cache/elmore if not given.
+        workers: Processes that tokenize; all cores if not given.
+    """
+    from elmore.cli.pretrain import expand, show_record
+    from elmore.cli.progress import with_progress
+    from elmore.errors import InputError
+    from elmore.pretrain.finetune import finetune as run
+    from elmore.pretrain.finetune import read_finetune_config
+
+    if not files:
+        raise InputError("expected text files: elmore finetune runs/mine domain.txt -o runs/domain")
+    summary = run(
+        model,
+        expand(files),
+        output,
+        read_finetune_config(changes),
+        options=options,
+        heldout=heldout,
+        overwrite=overwrite,
+        device=device,
+        cache=cache,
+        workers=workers,
+        report=(lambda _: None) if json_output else show_record,
+        watch=lambda pieces: with_progress(pieces, "thousand lines encoded"),
+    )
+    if json_output:
+        print(json.dumps(summary))
+    else:
+        before, after = summary["before"]["average"], summary["after"]["average"]
+        print(f"held-out perplexity {before:.2f} -> {after:.2f}, model in {output}")

@@ -1,0 +1,1 @@
+"""Train or fine-tune a biLM."""

@@ -1,0 +1,214 @@
+"""Text files in, a model folder out: all that `elmore pretrain` does, for Python."""
+
+import json
+import platform
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import elmore
+from elmore.atomic import atomic_file, refuse_existing
+from elmore.checkpoint.directory import CONFIG, write_files
+from elmore.embedder import find_device
+from elmore.errors import InputError, MissingExtraError
+from elmore.pretrain.config import PretrainConfig
+from elmore.pretrain.loop import Pretraining
+from elmore.pretrain.overlap import count_shared
+from elmore.text.corpus import Corpus, Encoded, TextConfig, encode_corpus, sentences_of
+from elmore.text.lines import read_lines
+from elmore.training.checkpoints import (
+    DamagedCheckpointError,
+    checkpoint_files,
+    read_checkpoint,
+)
+from elmore.training.plots import plot_losses
+from elmore.training.processes import Processes, join_processes
+from elmore.training.settings import write_settings
+from elmore.training.tensorboard import TensorBoard
+
+CACHE = Path.home() / ".cache" / "elmore"
+
+Report = Callable[[dict[str, Any]], None]
+"""Takes each line of metrics.jsonl, and `{"note": ...}` for what a person should know."""
+
+Watch = Callable[[Iterator[Encoded]], Iterator[Encoded]]
+"""Wraps the stream of encoded text, to show how far it is."""
+
+
+class InterruptedRunError(Exception):
+    """The run was asked to stop. A checkpoint was written; it can go on from there."""
+
+
+def pretrain(
+    files: Sequence[Path],
+    output: Path,
+    config: PretrainConfig | None = None,
+    *,
+    heldout: Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    max_minutes: float | None = None,
+    device: str = "auto",
+    cache: Path | None = None,
+    workers: int | None = None,
+    report: Report = lambda _: None,
+    watch: Watch = iter,
+) -> dict[str, Any]:
+    """Train a biLM on text, write it to a folder, and return a summary of the run.
+
+    Args:
+        files: Text files: raw, or one tokenized sentence a line (see `config.text`).
+        output: Folder for the model and the run.
+        config: The model, the text, the training.
+        heldout: Text to measure perplexity on; some sentences of `files` if not given.
+        resume: Go on with an interrupted run.
+        overwrite: Replace what is in `output`.
+        max_minutes: End the training after so long, with its schedule finished.
+        device: `auto`, `cpu`, `cuda` or `cuda:1`.
+        cache: Folder of encoded corpora; `~/.cache/elmore` if not given.
+        workers: Processes that tokenize.
+        report: See `Report`.
+        watch: See `Watch`.
+    """
+    config = config or PretrainConfig()
+    with join_processes(find_device(device)) as processes, _interruption() as interrupted:
+        if not processes.first:
+            report = _silence
+        corpus = processes.first_does(
+            lambda: encode_corpus(files, cache or CACHE, config.text, workers=workers, watch=watch)
+        )
+        sentences = read_heldout(heldout, config.text, corpus, report) if heldout else None
+        run = Pretraining(
+            config, corpus, output, processes=processes, heldout=sentences, max_minutes=max_minutes
+        )
+        if processes.first:
+            _open_folder(output, config, resume, overwrite)
+        processes.wait()
+        if resume:
+            _restore(run, report)
+        curves = TensorBoard(output) if config.run.tensorboard and processes.first else _silence
+        for record in run.run(interrupted):
+            report(record)
+            curves(record)
+        if not run.complete:
+            raise InterruptedRunError(f"stopped at step {run.step}; --resume goes on from there")
+        return _finish(run, files, report) if processes.first else {}
+
+
+def _silence(_: dict[str, Any]) -> None:
+    """Say nothing: one of many processes speaks for all."""
+
+
+def read_heldout(path: Path, config: TextConfig, corpus: Corpus, report: Report) -> list[list[str]]:
+    """Read held-out sentences; say so if some are in the training text."""
+    sentences = list(sentences_of(read_lines(path), config))
+    if not sentences:
+        raise InputError(f"{path} holds no sentences; expected held-out text")
+    shared = count_shared(corpus, sentences)
+    if shared:
+        report(
+            {
+                "note": f"{shared:,} of the {len(sentences):,} held-out sentences are in the "
+                "training text too: perplexity will look better than it is"
+            }
+        )
+    return sentences
+
+
+def _open_folder(folder: Path, config: PretrainConfig, resume: bool, overwrite: bool) -> None:
+    """Make the folder of a new run, or see that an old one can go on."""
+    if resume:
+        if (folder / CONFIG).exists():
+            raise InputError(f"the run in {folder} is complete; there is nothing to resume")
+        if not (folder / "config.toml").exists():
+            raise InputError(f"{folder} holds no run to resume; leave out --resume to start one")
+        return
+    refuse_existing(folder, overwrite=overwrite)
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    write_settings(config, folder / "config.toml")
+
+
+def _restore(run: Pretraining, report: Report) -> None:
+    """Go on from the newest checkpoint that is sound and belongs to this run."""
+    refused = []
+    for path in reversed(checkpoint_files(run.folder / "checkpoints")):
+        try:
+            run.restore(read_checkpoint(path), path)
+        except (DamagedCheckpointError, InputError) as error:
+            refused.append(str(error))
+            report({"note": f"{error}; trying the one before it"})
+        else:
+            report({"note": f"goes on from step {run.step:,}"})
+            return
+    if refused:
+        raise InputError(f"no checkpoint can be used. {refused[0]}")
+    report({"note": "no checkpoint yet: starts from the beginning"})
+
+
+def _finish(run: Pretraining, files: Sequence[Path], report: Report) -> dict[str, Any]:
+    """Write the model, the picture and the summary; the checkpoints have served."""
+    lines = (run.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    summary = {
+        "heldout": records[-1]["heldout"],
+        "steps": run.step,
+        "tokens": run.step * run.tokens_per_step,
+        "seconds": run.seconds,
+        "tokens_per_second": run.step * run.tokens_per_step / run.seconds,
+        "parameters": sum(p.numel() for p in run.model.bilm.parameters()),
+        "vocabulary": len(run.vocabulary),
+        "text": [path.name for path in files],
+        "text_words": run.corpus.facts["words"],
+        "hardware": _hardware(run.processes),
+        "elmore": elmore.__version__,
+        "torch": torch.__version__,
+    }
+    with atomic_file(run.folder / "summary.json") as temporary:
+        temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    try:
+        plot_losses(records, run.folder / "loss.png")
+    except MissingExtraError as error:
+        report({"note": f"no picture of the loss: {error}"})
+    write_files(
+        run.model.bilm,
+        run.folder,
+        softmax=run.model.softmax,
+        vocabulary=run.vocabulary,
+        provenance=summary,
+    )
+    shutil.rmtree(run.folder / "checkpoints", ignore_errors=True)
+    return summary
+
+
+def _hardware(processes: Processes) -> str:
+    if processes.device.type == "cuda":
+        name = torch.cuda.get_device_name(processes.device)
+    else:
+        name = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    return f"{processes.count} x {name}"
+
+
+@contextmanager
+def _interruption() -> Iterator[Callable[[], bool]]:
+    """Yield a function that tells whether SIGINT or SIGTERM has asked the run to stop."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():  # signals go elsewhere
+        yield asked.is_set
+        return
+    before = {
+        number: signal.signal(number, lambda *_: asked.set())
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield asked.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

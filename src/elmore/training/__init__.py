@@ -1,0 +1,1 @@
+"""What every training shares: optimisers, run directories, processes."""

@@ -1,0 +1,31 @@
+"""A run as a picture."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from elmore.atomic import atomic_file
+from elmore.errors import require
+
+
+def plot_losses(records: Sequence[dict[str, Any]], path: Path) -> None:
+    """Draw the training loss and the held-out perplexity over the tokens that were read."""
+    require("matplotlib", extra="plots")
+    from matplotlib.figure import Figure
+
+    steps = [record for record in records if "loss" in record]
+    heldout = [record for record in records if record.get("heldout")]
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.add_subplot(xlabel="tokens", ylabel="training loss (nats a word)")
+    axes.plot([r["tokens"] for r in steps], [r["loss"] for r in steps], color="C0", label="loss")
+    if heldout:
+        right = axes.twinx()
+        right.set(ylabel="held-out perplexity", yscale="log")
+        tokens, values = zip(
+            *((r["tokens"], r["heldout"]["average"]) for r in heldout), strict=True
+        )
+        right.plot(tokens, values, "o-", color="C1", label="perplexity")
+        right.annotate(f"{values[-1]:.1f}", (tokens[-1], values[-1]), ha="right", va="bottom")
+    figure.legend(loc="upper right", bbox_to_anchor=(0.88, 0.97))
+    with atomic_file(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=120)

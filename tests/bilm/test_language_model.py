@@ -1,0 +1,155 @@
+"""Oracles: the biLM's own layers; losses and Adagrad in numpy; one long window for two short."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from elmore.bilm.config import BiLMConfig
+from elmore.bilm.language_model import LanguageModel
+from elmore.bilm.model import BiLM
+from elmore.bilm.softmax import Negatives, Softmax
+from elmore.text.characters import encode_words
+from elmore.text.windows import LMBatch
+from elmore.training.optim import OptimizerName, clip_gradients, make_optimizer
+from tests.oracles import training as oracle
+
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "<S>"]
+V = 9
+
+
+@pytest.fixture
+def lm(bilm: BiLM) -> LanguageModel:
+    return LanguageModel(bilm, Softmax(dim=bilm.config.dim, vocab_size=V)).eval()
+
+
+def window(B: int = 3, T: int = 5) -> LMBatch:
+    words = torch.randint(len(WORDS), (2, B, T))
+    return LMBatch(encode_words(WORDS), words, torch.randint(V, (2, B, T)))
+
+
+def test_losses_match_the_layers_and_numpy(lm: LanguageModel) -> None:
+    batch = window()
+    output = lm(batch)
+    mask = torch.ones(3, 5, dtype=torch.bool)
+    weight, bias = lm.softmax.weight.detach().numpy(), lm.softmax.bias.detach().numpy()
+    expected = []
+    for d, words in enumerate(batch.words):
+        # The text of direction 1 comes reversed; the biLM reverses by itself.
+        turn = (lambda x: x.flip(1)) if d else (lambda x: x)
+        layers = lm.bilm(batch.distinct[turn(words)], mask).layers
+        top = turn(layers[:, -1].chunk(2, dim=-1)[d]).detach().numpy()  # (B, T, D)
+        nll = [
+            oracle.full_nll(top[b, t], int(batch.targets[d, b, t]), weight, bias)
+            for b in range(3)
+            for t in range(5)
+        ]
+        expected.append(np.mean(nll))
+    np.testing.assert_allclose(output.losses.numpy(), expected, rtol=1e-5)
+    assert output.loss.item() == pytest.approx(np.mean(expected), rel=1e-5)
+
+
+def test_negatives_choose_the_sampled_loss(lm: LanguageModel) -> None:
+    batch = window()
+    everything = Negatives(torch.arange(V), torch.tensor(1e6))
+    torch.testing.assert_close(lm(batch, None, everything).loss, lm(batch).loss)
+    two = Negatives(torch.tensor([0, 4]), torch.tensor(3.0))
+    assert lm(batch, None, two).loss < lm(batch).loss
+
+
+def test_two_windows_read_as_one_long_one(lm: LanguageModel) -> None:
+    batch = window(T=8)
+    parts = [
+        LMBatch(batch.distinct, batch.words[..., cut], batch.targets[..., cut])
+        for cut in (slice(0, 5), slice(5, 8))
+    ]
+    whole = lm(batch)
+    first = lm(parts[0])
+    second = lm(parts[1], first.state)
+    torch.testing.assert_close((5 * first.loss + 3 * second.loss) / 8, whole.loss)
+    torch.testing.assert_close(second.state, whole.state)
+
+
+def test_gradients_stop_at_the_border_of_windows(lm: LanguageModel) -> None:
+    state = lm(window()).state
+    assert len(state) == 2 * lm.bilm.config.num_layers
+    assert not any(value.requires_grad for part in state for value in part)
+
+
+def test_directions_are_independent(lm: LanguageModel) -> None:
+    batch, other = window(), window()
+    mixed = LMBatch(
+        batch.distinct,
+        torch.stack([batch.words[0], other.words[1]]),
+        torch.stack([batch.targets[0], other.targets[1]]),
+    )
+    assert lm(mixed).losses[0] == lm(batch).losses[0]
+    assert lm(mixed).losses[1] == lm(other).losses[1]
+
+
+def test_word_input() -> None:
+    config = BiLMConfig(vocab_size=V, dim=8, cell_dim=16)
+    lm = LanguageModel(BiLM(config), Softmax(dim=8, vocab_size=V))
+    distinct = torch.tensor([1, 4, 5])
+    words = torch.randint(3, (2, 2, 4))
+    lm(LMBatch(distinct, words, torch.randint(V, (2, 2, 4)))).loss.backward()
+    table = lm.bilm.encode.embed.weight.grad
+    assert table is not None
+    assert set(table.any(dim=1).nonzero().flatten().tolist()) <= {1, 4, 5}
+
+
+def test_dropout_is_on_every_input_and_on_the_output(
+    lm: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes: list[tuple[int, ...]] = []
+
+    def drop(x: Tensor) -> Tensor:
+        shapes.append(tuple(x.shape))
+        return x
+
+    monkeypatch.setattr(lm.bilm.dropout, "forward", drop)
+    lm(window())
+    D = lm.bilm.config.dim
+    assert shapes == [(3, 5, D)] * 4 + [(2, 5, 3, D)]
+
+
+def test_first_steps_of_adagrad_match_numpy(lm: LanguageModel) -> None:
+    """The gradient of the loss times the window's length, clipped as a whole, at bilm-tf's rate."""
+    T, clip = 5, 1.2  # low enough to be met
+    optimizer = make_optimizer(lm, "adagrad", lr=0.2)
+    start = {name: p.detach().numpy().copy() for name, p in lm.named_parameters()}
+    gradients, norms, state = [], [], None
+    for _ in range(3):
+        output = lm(window(T=T), state)
+        state = output.state
+        optimizer.zero_grad()
+        (output.loss * T).backward()
+        gradients.append({name: p.grad.numpy().copy() for name, p in lm.named_parameters()})
+        norms.append(clip_gradients(lm.parameters(), clip).item())
+        optimizer.step()
+    assert min(norms) < clip < max(norms)
+    expected = oracle.adagrad(start, gradients, lr=0.2, clip=clip, accumulator=1.0)
+    for name, p in lm.named_parameters():
+        np.testing.assert_allclose(p.detach().numpy(), expected[name], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "lr"), [("adamw", 0.02), ("adagrad", 0.4)])
+def test_training_learns_a_fixed_window(lm: LanguageModel, name: OptimizerName, lr: float) -> None:
+    batch = window()
+    optimizer = make_optimizer(lm, name, lr=lr)
+    draw = torch.Generator().manual_seed(0)
+    before = lm(batch).loss.item()
+    for _ in range(100):
+        loss = lm.train()(batch, None, lm.softmax.draw(6, draw)).loss
+        optimizer.zero_grad()
+        (5 * loss).backward()
+        clip_gradients(lm.parameters(), 10.0)
+        optimizer.step()
+    assert lm.eval()(batch).loss.item() < 0.6 * before
+
+
+def test_a_gradient_that_is_not_a_number_shows_in_the_norm(lm: LanguageModel) -> None:
+    lm(window()).loss.backward()
+    assert lm.softmax.bias.grad is not None
+    lm.softmax.bias.grad[0] = torch.nan
+    assert clip_gradients(lm.parameters(), 10.0).isnan()

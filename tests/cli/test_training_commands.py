@@ -1,0 +1,68 @@
+"""pretrain, perplexity and finetune from the command line. Oracle: the same from Python."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import elmore
+from tests.cli.conftest import refused
+
+SETTINGS = [
+    "training.streams=2", "training.window=4", "training.negatives=8", "run.heldout=0.2",
+    "run.log_steps=5", "vocabulary.min_count=1",
+]  # fmt: skip
+FLAGS = [part for setting in SETTINGS for part in ("--set", setting)]
+COMMON = ["--cache", "c", "--workers", "1", "--device", "cpu", *FLAGS]
+
+
+@pytest.fixture
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    lines = "The cat sat by the bank. It slept.\nA dog came! The cat left.\n" * 5
+    Path("a.txt").write_text(lines)
+    Path("b.txt").write_text(lines)
+    return tmp_path
+
+
+def test_text_to_model_to_perplexity_to_domain(run, text: Path) -> None:
+    result = run("pretrain", "a.txt", "b.txt", "-o", "base", "--size", "tiny", *COMMON)
+    assert result.code == 0, result.err
+    assert "step 5 of" in result.out
+    assert "held-out perplexity" in result.out.splitlines()[-1]
+    measured = json.loads(run("perplexity", "base", "a.txt", "--device", "cpu", "--json").out)
+    assert measured["tokens"] == 5 * (8 + 4 + 5 + 5)  # words and the ends of sentences
+    assert measured["average"] == pytest.approx((measured["forward"] + measured["backward"]) / 2)
+    assert "perplexity" in run("perplexity", "base", "a.txt", "b.txt").out
+    tuned = run("finetune", "base", "a.txt", "-o", "tuned", *COMMON, "--json")
+    summary = json.loads(tuned.out)
+    assert summary["after"]["average"] <= summary["before"]["average"]
+    assert elmore.load("tuned").embed(["The cat."])[0].shape == (3, 3, 32)
+    info = json.loads(run("info", "tuned", "--json").out)
+    assert info["provenance"]["finetuned"]["text"] == ["a.txt"]
+    again = run(
+        "pretrain", "*.txt", "-o", "again", "--recipe", "base/config.toml", *COMMON, "--json"
+    )
+    assert json.loads(again.out)["text"] == ["a.txt", "b.txt"]
+
+
+def test_wrong_requests_are_refused(run, text: Path) -> None:
+    Path("empty.txt").touch()
+    Path("binary.txt").write_bytes(b"\xff\xfe\n")
+    Path("long.txt").write_bytes(b"word " * 1_000_000)
+    Path("there").mkdir()
+    Path("there/file").touch()
+    tiny = ("--size", "tiny", *COMMON)
+    refused(run("pretrain", "-o", "x", *tiny), "expected text files")
+    refused(run("pretrain", "none.txt", "-o", "x", *tiny), "none.txt: no such file")
+    refused(run("pretrain", "empty.txt", "-o", "x", *tiny), "no words in empty.txt")
+    refused(run("pretrain", "binary.txt", "-o", "x", *tiny), "line 1: byte 0xff")
+    refused(run("pretrain", "long.txt", "-o", "x", *tiny), "line 1: more than 1,000,000 bytes")
+    refused(run("pretrain", "a.txt", "-o", "there", *tiny), "there exists already")
+    refused(run("pretrain", "a.txt", "-o", "x", *tiny, "--set", "training.lrr=1"), "did you mean")
+    refused(run("pretrain", "a.txt", "-o", "x", *tiny, "--resume"), "no run to resume")
+    refused(run("perplexity", "there", "a.txt"), "there is no language model")
+    refused(run("perplexity", "there"), "expected text files")
+    refused(run("finetune", "there", "-o", "x"), "expected text files")
+    refused(run("finetune", "there", "a.txt", "-o", "x"), "there holds no model")
+    assert not Path("x").exists()

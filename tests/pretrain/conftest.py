@@ -1,0 +1,40 @@
+"""A small text, and settings that train on it in seconds."""
+
+from pathlib import Path
+
+import pytest
+
+from elmore.pretrain.config import PretrainConfig, read_config
+
+SETTINGS = [
+    "training.streams=4",
+    "training.window=5",
+    "training.negatives=20",
+    "training.epochs=2",
+    "training.lr=0.01",
+    "run.log_steps=5",
+    "run.heldout=0.05",
+    "run.evaluations=2",
+    "text.tokenizer=whitespace",
+    "text.sentences=lines",
+    "vocabulary.min_count=1",
+]
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """Sentences that are easy to learn."""
+    path = tmp_path / "text.txt"
+    subjects, verbs, objects = (
+        ["the cat", "a dog", "my aunt"],
+        ["sees", "likes"],
+        ["it", "them", "us"],
+    )
+    lines = [f"{s} {v} {o} ." for s in subjects for v in verbs for o in objects]
+    path.write_text("\n".join(lines * 6))
+    return path
+
+
+@pytest.fixture
+def config() -> PretrainConfig:
+    return read_config(size="tiny", changes=SETTINGS)

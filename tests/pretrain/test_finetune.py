@@ -1,0 +1,108 @@
+"""Oracles: perplexity measured on its own, before and after; the files that were there."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import elmore
+from elmore.checkpoint.hdf5 import read_hdf5, write_hdf5
+from elmore.checkpoint.language_model import read_language_model
+from elmore.errors import InputError
+from elmore.pretrain.config import PretrainConfig
+from elmore.pretrain.finetune import finetune, read_finetune_config
+from elmore.pretrain.perplexity import measure_perplexity
+from elmore.pretrain.run import pretrain
+from tests.oracles.releases import VARIANTS, write_release
+
+CHANGES = [
+    "training.streams=4", "training.window=5", "training.negatives=20", "training.epochs=6",
+    "training.lr=0.01", "run.evaluations=6", "run.heldout=0.1", "text.tokenizer=whitespace",
+    "text.sentences=lines", "vocabulary.min_count=1",
+]  # fmt: skip
+
+
+@pytest.fixture
+def domain(tmp_path: Path) -> Path:
+    path = tmp_path / "domain.txt"
+    path.write_text("\n".join(f"us sees {a} aunt {b} it ." for a in "abcd" for b in "wxyz") + "\n")
+    path.write_text(path.read_text() * 5)
+    return path
+
+
+def run(
+    model: Path, domain: Path, output: Path, *changes: str, **more: object
+) -> tuple[dict, list]:
+    records: list[dict] = []
+    summary = finetune(
+        model, [domain], output, read_finetune_config([*CHANGES, *changes]), device="cpu",
+        cache=output.parent / "c", workers=1, report=records.append, **more,
+    )  # fmt: skip
+    return summary, records
+
+
+def test_a_language_model_learns_the_domain(
+    text: Path, domain: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    pretrain([text], tmp_path / "base", config, cache=tmp_path / "c", workers=1, device="cpu")
+    heldout = tmp_path / "heldout.txt"
+    heldout.write_text("us sees a aunt z it .\nus sees d aunt w it .\n")
+    summary, _ = run(tmp_path / "base", domain, tmp_path / "tuned", heldout=heldout)
+    assert summary["after"]["average"] < 0.5 * summary["before"]["average"]
+    sentences = [line.split() for line in heldout.read_text().splitlines()]
+    for folder, when in (("base", "before"), ("tuned", "after")):
+        model, vocabulary, _ = read_language_model(tmp_path / folder)
+        found = measure_perplexity(model, vocabulary, sentences)
+        assert found.average == pytest.approx(summary[when]["average"], rel=1e-4)
+    base, tuned = (read_language_model(tmp_path / name) for name in ("base", "tuned"))
+    assert list(base.vocabulary) == list(tuned.vocabulary)
+    assert tuned.provenance["finetuned"]["model"]["steps"] > 0
+
+
+def test_released_weights_learn_a_softmax_first_and_convert_back(
+    domain: Path, tmp_path: Path
+) -> None:
+    release = write_release(tmp_path / "r", VARIANTS["usual"])
+    before = elmore.load(release.weights_file).bilm.state_dict()
+    summary, records = run(release.weights_file, domain, tmp_path / "tuned")
+    notes = [record["note"] for record in records if "note" in record]
+    assert "it is learned first" in notes[0]
+    assert summary["after"]["average"] <= summary["before"]["average"]
+    tuned = read_language_model(tmp_path / "tuned").model.bilm
+    assert any(not torch.equal(tuned.state_dict()[name], before[name]) for name in before)
+    write_hdf5(tuned, tmp_path / "w.hdf5", tmp_path / "options.json")
+    again = read_hdf5(tmp_path / "w.hdf5", tmp_path / "options.json")
+    for name, value in tuned.state_dict().items():
+        torch.testing.assert_close(again.state_dict()[name], value)
+
+
+def test_overfitting_is_stopped_and_the_best_weights_stay(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    """Five sentences by heart make others worse: nothing must be lost by trying."""
+    long = replace(config, training=replace(config.training, epochs=4.0))
+    pretrain([text], tmp_path / "base", long, cache=tmp_path / "c", workers=1, device="cpu")
+    (tmp_path / "five.txt").write_text("\n".join(["them them us us them ."] * 20))
+    (tmp_path / "heldout.txt").write_text(
+        "the cat sees it .\na dog likes us .\nmy aunt sees us .\n"
+    )
+    summary, _ = run(
+        tmp_path / "base", tmp_path / "five.txt", tmp_path / "tuned", "run.patience=2",
+        "training.epochs=40", "run.evaluations=20", heldout=tmp_path / "heldout.txt",
+    )  # fmt: skip
+    assert summary["after"]["average"] <= summary["before"]["average"]
+    assert summary["steps"] < 40 * 20 * 7 / 20
+
+
+def test_what_cannot_be_tuned_is_refused(domain: Path, tmp_path: Path) -> None:
+    release = write_release(tmp_path / "r", VARIANTS["usual"])
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "x").touch()
+    with pytest.raises(InputError, match="exists already"):
+        run(release.weights_file, domain, tmp_path / "there")
+    with pytest.raises(InputError, match="no such model"):
+        run(tmp_path / "none", domain, tmp_path / "out")
+    with pytest.raises(InputError, match="needs held-out sentences"):
+        run(release.weights_file, domain, tmp_path / "out", "run.heldout=0")
+    assert not (tmp_path / "out").exists()

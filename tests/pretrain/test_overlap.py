@@ -1,0 +1,33 @@
+"""Oracle: a set of sentences."""
+
+from pathlib import Path
+
+import pytest
+
+from elmore.pretrain import overlap
+from elmore.pretrain.overlap import count_shared
+from elmore.text.corpus import TextConfig, encode_corpus
+
+TEXT = [f"word{i % 7} word{i % 5} end{i % 11}" for i in range(60)] + ["a", "a b c d e f g h"]
+
+
+@pytest.mark.parametrize("block", [1, 10, 10_000])
+def test_shared_sentences_are_counted(
+    tmp_path: Path, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overlap, "_TOKENS_AT_ONCE", block)
+    (tmp_path / "t.txt").write_text("\n".join(TEXT))
+    lines = TextConfig(tokenizer="whitespace", sentences="lines")
+    corpus = encode_corpus([tmp_path / "t.txt"], tmp_path / "c", lines, workers=1)
+    asked = [
+        *TEXT[::9],
+        "word1 word2",
+        "end3 word1 word1",
+        "unseen words",
+        "a b c d e f g",
+        "a",
+        "b",
+    ]
+    expected = sum(sentence in TEXT for sentence in asked)
+    assert count_shared(corpus, [sentence.split() for sentence in asked]) == expected
+    assert count_shared(corpus, [["unseen"]]) == 0

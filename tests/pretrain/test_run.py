@@ -1,0 +1,250 @@
+"""Oracle: a run that nobody has disturbed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import elmore
+from elmore.checkpoint.language_model import read_language_model
+from elmore.errors import InputError
+from elmore.pretrain.config import PretrainConfig
+from elmore.pretrain.loop import DivergedError
+from elmore.pretrain.run import InterruptedRunError, pretrain
+from elmore.training.checkpoints import checkpoint_files
+from tests.pretrain.conftest import SETTINGS
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return {
+        f"{name}/{key}": value
+        for name in ("model", "softmax")
+        for key, value in load_file(folder / f"{name}.safetensors").items()
+    }
+
+
+def assert_equal_runs(a: Path, b: Path) -> None:
+    """Bit for bit, weights and metrics (but for the clock)."""
+    first, second = weights(a), weights(b)
+    assert first.keys() == second.keys()
+    for name in first:
+        assert torch.equal(first[name], second[name]), name
+    timed = {"seconds", "tokens_per_second"}
+    metrics = [
+        [
+            {k: v for k, v in json.loads(line).items() if k not in timed}
+            for line in (folder / "metrics.jsonl").read_text().splitlines()
+        ]
+        for folder in (a, b)
+    ]
+    assert metrics[0] == metrics[1]
+
+
+def test_a_run_learns_and_leaves_a_model(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    records = []
+    summary = pretrain(
+        [text], tmp_path / "run", config, cache=tmp_path / "c", workers=1, device="cpu",
+        report=records.append,
+    )  # fmt: skip
+    heldout = [r["heldout"]["average"] for r in records if r.get("heldout")]
+    assert heldout[-1] < heldout[0] < 20
+    assert summary["heldout"]["average"] == heldout[-1]
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        "config.json", "config.toml", "loss.png", "metrics.jsonl", "model.safetensors",
+        "softmax.safetensors", "summary.json", "vocab.txt",
+    }  # fmt: skip
+    elmo = elmore.load(tmp_path / "run")
+    assert elmo.embed([["the", "cat"]])[0].shape == (3, 2, 32)
+    assert elmo.provenance["steps"] == summary["steps"]
+    saved = read_language_model(tmp_path / "run")
+    assert len(saved.vocabulary) == summary["vocabulary"]
+
+
+def test_the_same_run_twice_is_bit_equal(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    for name in ("a", "b"):
+        pretrain([text], tmp_path / name, config, cache=tmp_path / "c", workers=1, device="cpu")
+    assert_equal_runs(tmp_path / "a", tmp_path / "b")
+
+
+def test_accumulation_changes_nothing_but_memory(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    still = replace(config, bilm=replace(config.bilm, dropout=0.0))
+    for name, parts in (("a", 1), ("b", 2)):
+        split = replace(still, training=replace(still.training, accumulate=parts))
+        pretrain([text], tmp_path / name, split, cache=tmp_path / "c", workers=1, device="cpu")
+    first, second = weights(tmp_path / "a"), weights(tmp_path / "b")
+    for name in first:
+        torch.testing.assert_close(first[name], second[name], atol=1e-4, rtol=1e-3)
+
+
+COMMAND = """
+import sys, elmore.pretrain.loop as loop, os
+from elmore.cli import main
+stop = int(os.environ.get("STOP_AT", -1))
+real = loop.Pretraining._train_step
+def step(self, *args):
+    if self.step == stop:
+        if os.environ["SIGNAL"] == "9":
+            self.save() if os.environ.get("SAVE") else None
+        os.kill(os.getpid(), int(os.environ["SIGNAL"]))
+    return real(self, *args)
+loop.Pretraining._train_step = step
+sys.argv[0] = "elmore"
+main()
+"""
+
+
+def command(text: Path, folder: Path, *more: str, **env: object) -> subprocess.CompletedProcess:
+    settings = [part for setting in SETTINGS for part in ("--set", setting)]
+    args = [
+        sys.executable, "-c", COMMAND, "pretrain", str(text), "-o", str(folder), "--size", "tiny",
+        "--cache", str(folder.parent / "c"), "--workers", "1", "--device", "cpu", *settings, *more,
+    ]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **{k: str(v) for k, v in env.items()}}
+    return subprocess.run(args, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("sign", "env"),
+    [(signal.SIGTERM, {}), (signal.SIGKILL, {"SAVE": 1})],
+)
+def test_a_killed_run_resumes_to_the_bit(text: Path, tmp_path: Path, sign: int, env: dict) -> None:
+    """Killed by a real signal in the middle, in another process, and resumed in a third."""
+    assert command(text, tmp_path / "whole").returncode == 0
+    struck = command(text, tmp_path / "struck", STOP_AT=23, SIGNAL=int(sign), **env)
+    assert struck.returncode == (130 if sign == signal.SIGTERM else -9), struck.stderr
+    assert checkpoint_files(tmp_path / "struck" / "checkpoints")
+    assert not (tmp_path / "struck" / "config.json").exists()
+    refused = command(text, tmp_path / "struck")
+    assert refused.returncode == 2
+    assert "exists already" in refused.stderr
+    resumed = command(text, tmp_path / "struck", "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "goes on from step 2" in resumed.stdout
+    assert_equal_runs(tmp_path / "whole", tmp_path / "struck")
+
+
+def interrupted_run(text: Path, folder: Path, config: PretrainConfig) -> None:
+    """Write checkpoints at every step and stop after some."""
+    eager = replace(config, run=replace(config.run, checkpoint_minutes=0.0))
+
+    def report(record: dict) -> None:
+        if record.get("step") == 15:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(InterruptedRunError, match="--resume goes on"):
+        pretrain(
+            [text], folder, eager, cache=folder.parent / "c", workers=1, device="cpu", report=report
+        )
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    interrupted_run(text, tmp_path / "run", config)
+    older, newest = checkpoint_files(tmp_path / "run" / "checkpoints")
+    newest.write_bytes(newest.read_bytes()[:-100])
+    notes = []
+    pretrain(
+        [text], tmp_path / "run", config, cache=tmp_path / "c", workers=1, device="cpu",
+        resume=True, report=lambda r: notes.append(r["note"]) if "note" in r else None,
+    )  # fmt: skip
+    assert newest.name in notes[0]
+    assert "trying the one before" in notes[0]
+    assert notes[1] == f"goes on from step {int(older.stem.split('-')[1])}"
+    pretrain([text], tmp_path / "whole", config, cache=tmp_path / "c", workers=1, device="cpu")
+    assert_equal_runs(tmp_path / "whole", tmp_path / "run")
+
+
+def test_a_foreign_checkpoint_is_refused(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    interrupted_run(text, tmp_path / "run", config)
+    other = replace(config, training=replace(config.training, lr=0.5))
+    with pytest.raises(InputError, match=r"no checkpoint can be used.*belongs to another run"):
+        pretrain(
+            [text], tmp_path / "run", other, cache=tmp_path / "c", workers=1, device="cpu",
+            resume=True,
+        )  # fmt: skip
+
+
+def test_a_loss_that_is_no_number_stops_and_names_the_last_good_checkpoint(
+    text: Path, tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from elmore.pretrain import loop
+
+    real = loop.Pretraining._train_step
+
+    def poisoned(self, *args):
+        if self.step == 12:
+            with torch.no_grad():
+                self.model.softmax.bias.fill_(torch.nan)
+        return real(self, *args)
+
+    monkeypatch.setattr(loop.Pretraining, "_train_step", poisoned)
+    eager = replace(config, run=replace(config.run, checkpoint_minutes=0.0))
+    with pytest.raises(DivergedError, match=r"not a number.*step-000000012.safetensors"):
+        pretrain([text], tmp_path / "run", eager, cache=tmp_path / "c", workers=1, device="cpu")
+
+
+def test_a_time_limit_finishes_the_schedule(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    endless = replace(config, training=replace(config.training, epochs=10_000.0))
+    records = []
+    began = time.monotonic()
+    pretrain(
+        [text], tmp_path / "run", endless, cache=tmp_path / "c", workers=1, device="cpu",
+        max_minutes=2 / 60, report=records.append,
+    )  # fmt: skip
+    assert time.monotonic() - began < 30
+    rates = [r["lr"] for r in records if "lr" in r]
+    assert rates[-1] < 0.1 * max(rates)
+    assert (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_what_cannot_be_trained_on_is_refused(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    def run(files: list[Path], **more: object) -> None:
+        pretrain(files, tmp_path / "run", config, cache=tmp_path / "c", workers=1, **more)
+
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "short.txt").write_text("one\ntwo\n")
+    with pytest.raises(InputError, match="at least one text file"):
+        run([])
+    with pytest.raises(InputError, match="no words in"):
+        run([tmp_path / "empty.txt"])
+    with pytest.raises(InputError, match="4 streams of sentences need as many sentences"):
+        run([tmp_path / "short.txt"])
+    with pytest.raises(InputError, match="no run to resume"):
+        run([text], resume=True)
+    with pytest.raises(InputError, match="holds no sentences"):
+        run([text], heldout=tmp_path / "empty.txt")
+
+
+def test_heldout_text_that_is_in_the_training_text_is_told(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    (tmp_path / "heldout.txt").write_text(
+        "the cat sees it .\nthe cat sees him .\na dog likes us .\n"
+    )
+    notes = []
+    pretrain(
+        [text], tmp_path / "run", config, cache=tmp_path / "c", workers=1, device="cpu",
+        heldout=tmp_path / "heldout.txt", report=lambda r: notes.append(r.get("note")),
+    )  # fmt: skip
+    assert "2 of the 3 held-out sentences are in the training text too" in notes[0]

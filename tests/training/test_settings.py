@@ -1,0 +1,66 @@
+"""Oracles: tomllib, and the settings that were written."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from elmore.bilm.config import BiLMConfig
+from elmore.errors import InputError
+from elmore.pretrain.config import PretrainConfig, read_config
+from elmore.training.settings import write_settings
+
+
+def test_settings_go_round(tmp_path: Path) -> None:
+    config = read_config(
+        size="tiny",
+        changes=[
+            "bilm.cell_clip=none",
+            "training.lr=1e-3",
+            'text.language="d\\"e"',
+            "training.betas=[0.5, 0.6]",
+        ],
+    )
+    write_settings(config, tmp_path / "config.toml")
+    tomllib.loads((tmp_path / "config.toml").read_text())
+    assert read_config(tmp_path / "config.toml") == config
+    assert config.bilm.cell_clip is None
+    assert config.training.betas == (0.5, 0.6)
+
+
+def test_changes_come_on_top_of_a_recipe(tmp_path: Path) -> None:
+    recipe = tmp_path / "r.toml"
+    recipe.write_text("[training]\nlr = 0.5\nstreams = 3\n[bilm]\ndim = 7\n")
+    config = read_config(recipe, changes=["training.lr=0.25"])
+    assert (config.training.lr, config.training.streams, config.bilm.dim) == (0.25, 3, 7)
+    assert read_config(recipe, size="tiny").bilm == BiLMConfig.tiny()
+    assert read_config() == PretrainConfig()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("training.lr", "expected section.name=value"),
+        ("training.lrr=1", "unknown setting 'lrr'; did you mean 'lr'"),
+        ("training.lr=fast", "training: lr: expected float, got 'fast'"),
+        ("lr=1", "unknown setting 'lr'"),
+        ("training=1", "expected a table of settings"),
+        ("training.lr.x=1", "expected float"),
+        ("training.streams=0", "training.streams must be at least 1"),
+        ("training.epochs=0", "training.epochs must be positive"),
+        ("training.accumulate=3", "must be a multiple of training.accumulate"),
+        ("training.warmup=1", "training.warmup must lie in"),
+        ("run.heldout=0.5", "run.heldout must lie in"),
+        ("bilm.vocab_size=10", "models that read characters"),
+        ("training.optimizer=sgd", "expected 'adamw' or 'adagrad'"),
+    ],
+)
+def test_wrong_settings_are_named(change: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_config(changes=[change])
+
+
+def test_a_recipe_that_is_not_toml_is_named(tmp_path: Path) -> None:
+    (tmp_path / "r.toml").write_text("lr: 3")
+    with pytest.raises(InputError, match=r"r.toml is not TOML"):
+        read_config(tmp_path / "r.toml")
