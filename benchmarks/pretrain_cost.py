@@ -23,7 +23,8 @@ def main() -> None:
             command = [
                 sys.executable, "-c", CHILD, "pretrain", str(text), "-o", str(folder / "run"),
                 "--overwrite", "--size", "tiny", "--cache", str(folder / "cache"),
-                "--device", "cpu", "--workers", "1", "--set", "training.streams=128", "--set", "training.negatives=256",
+                "--device", "cpu", "--workers", "1",
+                "--set", "training.streams=128", "--set", "training.negatives=256",
                 "--set", "text.sentences=lines", "--set", "text.tokenizer=whitespace",
                 "--set", "vocabulary.max_size=5000", "--set", "run.evaluations=1",
             ]  # fmt: skip

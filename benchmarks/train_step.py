@@ -53,6 +53,7 @@ class Text:
             distinct=self.spellings[distinct].short(),
             words=torch.from_numpy(words.reshape(2, streams, TOKENS)).int(),
             targets=torch.from_numpy(np.ascontiguousarray(tokens[..., 1:])).int(),
+            continues=torch.from_numpy(self.draw.random((2, streams, TOKENS)) < 0.96),
         )
         return LMBatch(*(x.pin_memory() for x in batch))
 

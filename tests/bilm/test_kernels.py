@@ -62,7 +62,8 @@ def batch(bilm_config: BiLMConfig, B: int = 5, T: int = 4, V: int = 300) -> LMBa
         distinct = torch.arange(1, len(WORDS) + 1)
     words = torch.randint(len(WORDS), (2, B, T))
     targets = torch.randint(V, (2, B, T))
-    return LMBatch(*(x.to(DEVICE) for x in (distinct, words, targets)))
+    continues = torch.rand(2, B, T) < 0.7  # many sentences start, in every place of the window
+    return LMBatch(*(x.to(DEVICE) for x in (distinct, words, targets, continues)))
 
 
 def some_state(bilm_config: BiLMConfig, B: int = 5) -> BiLMState:

@@ -25,7 +25,8 @@ def lm(bilm: BiLM) -> LanguageModel:
 
 def window(B: int = 3, T: int = 5) -> LMBatch:
     words = torch.randint(len(WORDS), (2, B, T))
-    return LMBatch(encode_words(WORDS), words, torch.randint(V, (2, B, T)))
+    everywhere = torch.ones(2, B, T, dtype=torch.bool)
+    return LMBatch(encode_words(WORDS), words, torch.randint(V, (2, B, T)), everywhere)
 
 
 def test_losses_match_the_layers_and_numpy(lm: LanguageModel) -> None:
@@ -60,7 +61,7 @@ def test_negatives_choose_the_sampled_loss(lm: LanguageModel) -> None:
 def test_two_windows_read_as_one_long_one(lm: LanguageModel) -> None:
     batch = window(T=8)
     parts = [
-        LMBatch(batch.distinct, batch.words[..., cut], batch.targets[..., cut])
+        LMBatch(batch.distinct, *(x[..., cut] for x in batch[1:]))
         for cut in (slice(0, 5), slice(5, 8))
     ]
     whole = lm(batch)
@@ -68,6 +69,21 @@ def test_two_windows_read_as_one_long_one(lm: LanguageModel) -> None:
     second = lm(parts[1], first.state)
     torch.testing.assert_close((5 * first.loss + 3 * second.loss) / 8, whole.loss)
     torch.testing.assert_close(second.state, whole.state)
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_a_sentence_that_starts_in_a_window_knows_nothing_of_the_one_before(
+    lm: LanguageModel, start: int
+) -> None:
+    batch = window(T=8)
+    batch.continues[:, 1, start] = False
+    state = lm(window()).state
+    whole = lm(batch, state)
+    row = LMBatch(batch.distinct, *(x[:, 1:2, start:] for x in batch[1:]))
+    alone = lm(row._replace(continues=torch.ones_like(row.continues)))
+    for after, expected in zip(whole.state, alone.state, strict=True):
+        torch.testing.assert_close(after.output[1:2], expected.output)
+        torch.testing.assert_close(after.cell[1:2], expected.cell)
 
 
 def test_gradients_stop_at_the_border_of_windows(lm: LanguageModel) -> None:
@@ -82,6 +98,7 @@ def test_directions_are_independent(lm: LanguageModel) -> None:
         batch.distinct,
         torch.stack([batch.words[0], other.words[1]]),
         torch.stack([batch.targets[0], other.targets[1]]),
+        batch.continues,
     )
     assert lm(mixed).losses[0] == lm(batch).losses[0]
     assert lm(mixed).losses[1] == lm(other).losses[1]
@@ -92,7 +109,8 @@ def test_word_input() -> None:
     lm = LanguageModel(BiLM(config), Softmax(dim=8, vocab_size=V))
     distinct = torch.tensor([1, 4, 5])
     words = torch.randint(3, (2, 2, 4))
-    lm(LMBatch(distinct, words, torch.randint(V, (2, 2, 4)))).loss.backward()
+    everywhere = torch.ones_like(words, dtype=torch.bool)
+    lm(LMBatch(distinct, words, torch.randint(V, (2, 2, 4)), everywhere)).loss.backward()
     table = lm.bilm.encode.embed.weight.grad
     assert table is not None
     assert set(table.any(dim=1).nonzero().flatten().tolist()) <= {1, 4, 5}

@@ -106,3 +106,15 @@ def test_words_beyond_the_vocabulary_are_read_but_not_predicted(corpus: Corpus) 
     full = windows(corpus).next()
     assert torch.equal(batch.distinct, full.distinct)
     assert torch.equal(batch.targets, torch.where(full.targets < 6, full.targets, 2))
+
+
+def test_a_sentence_starts_from_zero_unless_told_otherwise(corpus: Corpus) -> None:
+    stream, carried = windows(corpus), windows(corpus, carry_state=True)
+    for _ in range(20):
+        batch = stream.next()
+        first = [
+            [[word == marker for word in row] for row in direction]
+            for direction, marker in zip(read_words(corpus, batch), ("<S>", "</S>"), strict=True)
+        ]
+        assert batch.continues.tolist() == [[[not f for f in row] for row in d] for d in first]
+        assert carried.next().continues.all()

@@ -32,6 +32,7 @@ def windows(count: int) -> list[LMBatch]:
                 encode_words([f"w{i}" for i in range(n, n + size)]),
                 torch.randint(size, (2, B, T), generator=draw),
                 torch.randint(V, (2, B, T), generator=draw),
+                torch.rand(2, B, T, generator=draw) < 0.8,
             )
         )
     return found

@@ -69,8 +69,12 @@ def _run(
     real = torch.ones_like(batch.words[0], dtype=torch.bool)
     L = bilm.config.num_layers
     before: Sequence[LSTMState | None] = state or [None] * (2 * L)
-    ahead_layers, ahead_state = bilm.run_stack(bilm.forward_lstms, ahead, real, before[:L])
-    behind_layers, behind_state = bilm.run_stack(bilm.backward_lstms, behind, real, before[L:])
+    ahead_layers, ahead_state = bilm.run_stack(
+        bilm.forward_lstms, ahead, real, before[:L], batch.continues[0]
+    )
+    behind_layers, behind_state = bilm.run_stack(
+        bilm.backward_lstms, behind, real, before[L:], batch.continues[1]
+    )
     top = torch.stack([ahead_layers[-1].transpose(0, 1), behind_layers[-1].transpose(0, 1)])
     return top, ahead_state + behind_state
 
@@ -96,7 +100,7 @@ def _run_fast(
     pairs = zip(bilm.forward_lstms, bilm.backward_lstms, strict=True)
     for j, lstms in enumerate(cast("Iterable[tuple[ProjectedLSTM, ProjectedLSTM]]", pairs)):
         x = bilm.dropout(x)
-        h, ahead, behind = run_layer(x, *lstms, before[j], before[L + j])
+        h, ahead, behind = run_layer(x, *lstms, before[j], before[L + j], batch.continues.mT)
         x = h + x if bilm.config.residual and j > 0 else h
         ahead_state.append(ahead)
         behind_state.append(behind)

@@ -3,6 +3,7 @@
 B sentences, T tokens, I input dim, D output dim, H cell dim.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -64,23 +65,37 @@ class ProjectedLSTM(nn.Module):
         x: Float[Tensor, "B T I"],
         mask: Bool[Tensor, "B T"],
         state: LSTMState | None = None,
+        continues: Bool[Tensor, "B T"] | None = None,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
-        """Run over the tokens from first to last; a sentence that has ended keeps its state."""
+        """Run over the tokens from first to last.
+
+        Args:
+            x: The tokens.
+            mask: Where there are any; a sentence that has ended keeps its state.
+            state: From which to go on.
+            continues: Where a token goes on from the one before it; elsewhere it starts anew.
+        """
         h, c = state or self.zero_state(x)
         outputs = []
-        # The input's share of the gates needs no recurrence, so it is one product for many
-        # tokens; not for all, or a very long sentence would need memory for 4H values a token.
-        for some, real in zip(
-            x.split(_STEPS_AT_ONCE, 1), mask.split(_STEPS_AT_ONCE, 1), strict=True
-        ):
-            for gates, alive in zip(self.input(some).unbind(1), real.unbind(1), strict=True):
-                i, f, g, o = (gates + self.recurrent(h)).chunk(4, dim=-1)  # (B, H) each
-                cell = _clip(f.sigmoid() * c + i.sigmoid() * g.tanh(), self.cell_clip)
-                output = _clip(self.project(o.sigmoid() * cell.tanh()), self.projection_clip)
-                h = torch.where(alive[:, None], output, h)
-                c = torch.where(alive[:, None], cell, c)
-                outputs.append(h)
+        for t, gates in enumerate(self._input_gates(x)):
+            if continues is not None:
+                h, c = h * continues[:, t, None], c * continues[:, t, None]
+            i, f, g, o = (gates + self.recurrent(h)).chunk(4, dim=-1)  # (B, H) each
+            cell = _clip(f.sigmoid() * c + i.sigmoid() * g.tanh(), self.cell_clip)
+            output = _clip(self.project(o.sigmoid() * cell.tanh()), self.projection_clip)
+            h = torch.where(mask[:, t, None], output, h)
+            c = torch.where(mask[:, t, None], cell, c)
+            outputs.append(h)
         return torch.stack(outputs, dim=1), LSTMState(h, c)
+
+    def _input_gates(self, x: Float[Tensor, "B T I"]) -> Iterator[Float[Tensor, "B G"]]:
+        """Yield, token by token, the input's share of the gates.
+
+        It needs no recurrence, so it is one product for many tokens; not for all, or a very long
+        sentence would need memory for 4H values a token.
+        """
+        for some in x.split(_STEPS_AT_ONCE, dim=1):
+            yield from self.input(some).unbind(dim=1)
 
     def zero_state(self, x: Float[Tensor, "B T I"]) -> LSTMState:
         """Return the state before the first token of a text."""

@@ -82,14 +82,19 @@ class BiLM(nn.Module):
             )
 
     def run_stack(
-        self, lstms: nn.ModuleList, x: Tensor, mask: Tensor, before: Sequence[LSTMState | None]
+        self,
+        lstms: nn.ModuleList,
+        x: Float[Tensor, "B T D"],
+        mask: Bool[Tensor, "B T"],
+        before: Sequence[LSTMState | None],
+        continues: Bool[Tensor, "B T"] | None = None,
     ) -> tuple[list[Tensor], BiLMState]:
         """Run the layers of one direction; return each one's output and state."""
         outputs: list[Tensor] = []
         states: BiLMState = []
         for j, (lstm, state) in enumerate(zip(lstms, before, strict=True)):
             x = self.dropout(x)
-            h, after = lstm(x, mask, state)
+            h, after = lstm(x, mask, state, continues)
             x = h + x if self.config.residual and j > 0 else h
             outputs.append(x)
             states.append(after)

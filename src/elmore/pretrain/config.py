@@ -39,6 +39,9 @@ class TrainingConfig:
     window: int = 20
     """Tokens before the gradient is cut (T)."""
 
+    carry_state: bool = False
+    """Let the state go on from sentence to sentence, as the released training code does."""
+
     negatives: int = 8192
     """Words of the sampled softmax; 0 for the full one."""
 
@@ -81,7 +84,7 @@ class RunConfig:
     """Share of the sentences that are kept aside, if no held-out text is named."""
 
     max_heldout: int = 2000
-    """At most so many held-out sentences are scored while the run goes on."""
+    """At most so many held-out sentences are scored on the way; at the end all are."""
 
     evaluations: int = 10
     """How often perplexity is measured in a run."""

@@ -201,6 +201,7 @@ class Pretraining:
             rows=training.streams,
             steps=training.window,
             seed=training.seed,
+            carry_state=training.carry_state,
             sentences=self.sentences,
             state=self.data_state,
         )
@@ -263,11 +264,14 @@ class Pretraining:
         return found
 
     def measure(self) -> Perplexity | None:
-        """Measure perplexity on the held-out sentences, if there are any."""
+        """Measure perplexity on held-out sentences: on some on the way, on all at the end."""
         if not self.heldout:
             return None
+        stride = 1 if self.complete else -(-len(self.heldout) // self.config.run.max_heldout)
         size = 2048 if self.processes.device.type == "cpu" else 16_384
-        return measure_perplexity(self.model, self.vocabulary, self.heldout, batch_words=size)
+        return measure_perplexity(
+            self.model, self.vocabulary, self.heldout[::stride], batch_words=size
+        )
 
     def _write(self, record: dict[str, Any]) -> dict[str, Any]:
         if self.processes.first:

@@ -1,5 +1,6 @@
 """One optimizer step of biLM pre-training: the whole algorithm on one screen."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -36,10 +37,9 @@ def train_step(
     """Fit one window. `model` is a LanguageModel, as it is or wrapped by DDP."""
     optimizer.zero_grad(set_to_none=True)
     losses, after = [], []
-    for words, targets, before in _split_rows(batch, state, parts):
-        part = LMBatch(batch.distinct, words, targets)
+    for part, before in _split_rows(batch, state, parts):
         # In bfloat16 on a GPU, in float32 elsewhere; sums and weights are float32 on both.
-        with torch.autocast("cuda", torch.bfloat16, enabled=words.is_cuda):
+        with torch.autocast("cuda", torch.bfloat16, enabled=part.words.is_cuda):
             output = model(part, before, negatives)
         (output.loss * (loss_scale / parts)).backward()
         losses.append(output.losses)
@@ -52,14 +52,12 @@ def train_step(
 
 def _split_rows(
     batch: LMBatch, state: BiLMState, parts: int
-) -> list[tuple[Tensor, Tensor, BiLMState]]:
+) -> Iterator[tuple[LMBatch, BiLMState]]:
+    """Yield some rows of the batch at a time, with their state."""
     states = zip(*(zip(h.chunk(parts), c.chunk(parts), strict=True) for h, c in state), strict=True)
-    return [
-        (words, targets, [LSTMState(*layer) for layer in layers])
-        for words, targets, layers in zip(
-            batch.words.chunk(parts, dim=1), batch.targets.chunk(parts, dim=1), states, strict=True
-        )
-    ]
+    rows = zip(*(x.chunk(parts, dim=1) for x in batch[1:]), strict=True)
+    for some, layers in zip(rows, states, strict=True):
+        yield LMBatch(batch.distinct, *some), [LSTMState(*layer) for layer in layers]
 
 
 def _join_rows(parts: list[BiLMState]) -> BiLMState:

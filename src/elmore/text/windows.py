@@ -10,6 +10,9 @@ and never read, nothing is predicted across the border of two sentences:
 The backward language model has streams of its own, in another order, and reads each sentence from
 its end. This is bilm-tf's packing, with an order that can be repeated.
 
+A sentence that is embedded starts from a zero state, so that is how it is learned, too; the
+released code lets the state of whatever sentence came before go on.
+
 2 directions, B rows, T tokens, N distinct words, C characters.
 """
 
@@ -18,10 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
-from elmore.text.corpus import Corpus
+from elmore.text.corpus import BOS, EOS, Corpus
 
 AHEAD, BEHIND = 0, 1
 _STEP = (+1, -1)  # where a direction reads on
@@ -39,6 +42,9 @@ class LMBatch(NamedTuple):
     targets: Int[Tensor, "2 B T"]
     """What is predicted, as numbers of the vocabulary."""
 
+    continues: Bool[Tensor, "2 B T"]
+    """Where a token goes on from the one before it; elsewhere the state starts from zero."""
+
 
 class Windows:
     """An endless stream of windows, epoch after epoch, in an order that only the seed decides.
@@ -52,6 +58,7 @@ class Windows:
         rows: Streams of sentences (B).
         steps: Tokens in a window (T).
         seed: Decides the order.
+        carry_state: Go on from sentence to sentence, as the released code does.
         sentences: The sentences to read; all if not given.
         state: Where to go on.
     """
@@ -65,6 +72,7 @@ class Windows:
         rows: int,
         steps: int,
         seed: int,
+        carry_state: bool = False,
         sentences: Int[np.ndarray, " S"] | None = None,
         state: Mapping[str, np.ndarray] | None = None,
     ) -> None:
@@ -74,6 +82,7 @@ class Windows:
         self._targets = targets
         self._characters = corpus.characters(max_characters)
         self._steps = steps
+        self._carry_state = carry_state
         self._streams = [
             _Streams(corpus.starts, sentences, direction, rows=rows, seed=seed)
             for direction in (AHEAD, BEHIND)
@@ -85,11 +94,14 @@ class Windows:
         """Return the next window, or the part of it that some rows make up."""
         read = np.stack([streams.next(self._steps)[rows] for streams in self._streams])
         predicted = read + np.array(_STEP)[:, None, None]
-        distinct, words = np.unique(self._corpus.tokens[read], return_inverse=True)
+        tokens = self._corpus.tokens[read]
+        distinct, words = np.unique(tokens, return_inverse=True)
+        starts = tokens == np.array([BOS, EOS])[:, None, None]  # what a direction reads first
         return LMBatch(
             distinct=torch.from_numpy(self._characters[distinct].astype(np.int64)),
             words=torch.from_numpy(words.reshape(read.shape)),
             targets=torch.from_numpy(self._targets[self._corpus.tokens[predicted]]),
+            continues=torch.from_numpy(~starts | self._carry_state),
         )
 
     def state(self) -> dict[str, np.ndarray]:

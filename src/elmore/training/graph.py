@@ -89,10 +89,10 @@ class _Recording:
         words = self._batch.distinct
         words[: len(batch.distinct)].copy_(batch.distinct, non_blocking=True)
         words[len(batch.distinct) :].zero_()
-        self._batch.words.copy_(batch.words, non_blocking=True)
-        self._batch.targets.copy_(batch.targets, non_blocking=True)
-        for ours, theirs in zip(self._state, state, strict=True):
-            ours.output.copy_(theirs.output)
-            ours.cell.copy_(theirs.cell)
+        for ours, theirs in zip(self._batch[1:], batch[1:], strict=True):
+            ours.copy_(theirs, non_blocking=True)
+        for mine, given in zip(self._state, state, strict=True):
+            mine.output.copy_(given.output)
+            mine.cell.copy_(given.cell)
         self._graph.replay()
         return tuple(x.clone() for x in self._results), self._after

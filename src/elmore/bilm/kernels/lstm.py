@@ -2,6 +2,7 @@
 
 The two directions are independent, so they are one batch of matrices. For each token:
 
+    h, c = 0                where a sentence starts
     pre = [x; h] W          one product, input and recurrent weights as one matrix
     c, m = gates(pre, c)    one kernel: bias, gates, cell, its bound
     h = clip(m P)           one product and one kernel
@@ -25,8 +26,9 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn import functional
 
 from elmore.bilm.kernels import compute_dtype, multiply
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
@@ -41,6 +43,7 @@ def run_layer(
     behind: ProjectedLSTM,
     ahead_state: LSTMState | None,
     behind_state: LSTMState | None,
+    continues: Bool[Tensor, "2 T B"],
 ) -> tuple[Float[Tensor, "2 T B D"], LSTMState, LSTMState]:
     """Run one layer of the forward and of the backward language model over their texts."""
     _, _, B, _ = x.shape
@@ -59,7 +62,9 @@ def run_layer(
         )
     ]  # fmt: skip
     clips = [c if c is not None else float("inf") for c in (ahead.cell_clip, ahead.projection_clip)]
-    out, cell = _Layer.apply(x, h, c, *clips, compute_dtype(), *weights)
+    # One row more, for the token after the last, which is none of ours.
+    keep = functional.pad(continues.float(), (0, 0, 0, 1), value=1.0)  # (2, T + 1, B)
+    out, cell = _Layer.apply(x, h, c, keep, *clips, compute_dtype(), *weights)
     after = zip(out[:, -1].float().detach(), cell, strict=True)
     return out, *(LSTMState(h, c) for h, c in after)
 
@@ -71,6 +76,7 @@ class _Layer(torch.autograd.Function):
         x: Tensor,
         h: Tensor,
         c: Tensor,
+        keep: Tensor,
         cell_clip: float,
         projection_clip: float,
         dtype: torch.dtype,
@@ -89,7 +95,8 @@ class _Layer(torch.autograd.Function):
         p_parts = p.mT.reshape(2 * S, H // S, D).contiguous()
 
         xh = make(2, T + 1, B, 2 * D, dtype=dtype)  # x of this token, h of the one before
-        xh[:, :T, :, :D], xh[:, 0, :, D:] = x, h
+        xh[:, :T, :, :D], xh[:, 0, :, D:] = x, h * keep[:, 0, :, None]
+        out = make(2, T, B, D, dtype=dtype)
         pre = make(2, T, B, 4 * H, dtype=dtype)
         cell = make(2, T + 1, B, H, dtype=torch.float32)
         cell[:, 0] = c
@@ -100,20 +107,22 @@ class _Layer(torch.autograd.Function):
         for t in range(T):
             multiply(xh[:, t], w.mT, pre[:, t])
             _gates[tiles](
-                pre[:, t], bias, cell[:, t], m[:, t], cell_clip, B, H, T, S, _ROWS, _COLUMNS
-            )
+                pre[:, t], bias, cell[:, t], keep[:, t], m[:, t], cell_clip,
+                B, H, T, S, _ROWS, _COLUMNS,
+            )  # fmt: skip
             multiply(m[:, t], p_parts, h_parts)
             _project[small_tiles](
-                h_parts, xh[:, t + 1], projection_clip, B, D, T, S, _ROWS, _COLUMNS
-            )
-        ctx.save_for_backward(xh, pre, cell, m, w, p, bias)
+                h_parts, out[:, t], xh[:, t + 1], keep[:, t + 1], projection_clip,
+                B, D, T, S, _ROWS, _COLUMNS,
+            )  # fmt: skip
+        ctx.save_for_backward(xh, out, pre, cell, keep, m, w, p, bias)
         ctx.clips = cell_clip, projection_clip
         ctx.mark_non_differentiable(last := cell[:, T].clone())
-        return xh[:, 1:, :, D:], last
+        return out, last
 
     @staticmethod
     def backward(ctx: Any, d_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        xh, pre, cell, m, w, p, bias = ctx.saved_tensors
+        xh, out, pre, cell, keep, m, w, p, bias = ctx.saved_tensors
         cell_clip, projection_clip = ctx.clips
         T, B, H, D = pre.shape[1], pre.shape[2], cell.shape[-1], p.shape[1]
         S = len(m) // 2
@@ -134,14 +143,15 @@ class _Layer(torch.autograd.Function):
         for t in reversed(range(-1, T)):
             # The gradient of token t + 1's [x; h] is complete: its x is done, its h is ours.
             _unproject[small_tiles](
-                d_xh_parts, d_out, xh, d_x, d_h, t, projection_clip, B, D, T, _ROWS, _COLUMNS
-            )
+                d_xh_parts, d_out, out, keep, d_x, d_h, t, projection_clip,
+                B, D, T, _ROWS, _COLUMNS,
+            )  # fmt: skip
             if t < 0:
                 break
             multiply(d_h[:, t], p, d_m)
             _ungates[tiles](
-                pre[:, t], bias, cell[:, t], d_m, d_cell, d_pre[:, t], d_bias, cell_clip,
-                B, H, T, _BACK_ROWS, _BACK_COLUMNS, tiles_a_program,
+                pre[:, t], bias, cell[:, t], keep[:, t], d_m, d_cell, d_pre[:, t], d_bias,
+                cell_clip, B, H, T, _BACK_ROWS, _BACK_COLUMNS, tiles_a_program,
             )  # fmt: skip
             multiply(d_pre[:, t], w_gates, d_xh_parts)
 
@@ -155,7 +165,7 @@ class _Layer(torch.autograd.Function):
             d_w = d_w.view(4 * H, 2 * D)
             grads += [d_w[:, :D], d_w[:, D:], d_bias[:, d].sum(0), d_p.view(H, D).T]
         # Nothing for the state: it came from the window before, where gradients do not go.
-        return d_x, None, None, None, None, None, *grads
+        return d_x, None, None, None, None, None, None, *grads
 
 
 def _parts(cell_dim: int) -> int:
@@ -192,7 +202,8 @@ def _read_gates(pre, bias, row, column, mask, H: tl.constexpr):
 
 @triton.jit
 def _gates(
-    pre, bias, cell, m, clip, B: tl.constexpr, H: tl.constexpr, T: tl.constexpr, S: tl.constexpr,
+    pre, bias, cell, keep, m, clip,
+    B: tl.constexpr, H: tl.constexpr, T: tl.constexpr, S: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """One token's new cell clip(f c + i g), and what is projected, o tanh(c)."""
@@ -200,7 +211,8 @@ def _gates(
     row, column, mask = _tile(B, H, ROWS, COLUMNS)
     i, f, g, o = _read_gates(pre + d * T * B * 4 * H, bias + d * 4 * H, row, column, mask, H)
     here = cell + d * (T + 1) * B * H + row * H + column
-    c = f * tl.load(here, mask, 0) + i * g
+    kept = tl.load(keep + d * (T + 1) * B + row, row < B, 0)
+    c = f * kept * tl.load(here, mask, 0) + i * g
     c = tl.minimum(tl.maximum(c, -clip), clip)
     tl.store(here + B * H, c, mask)
     part: tl.constexpr = H // S
@@ -211,23 +223,26 @@ def _gates(
 
 @triton.jit
 def _project(
-    parts, xh, clip, B: tl.constexpr, D: tl.constexpr, T: tl.constexpr, S: tl.constexpr,
+    parts, out, xh, keep, clip,
+    B: tl.constexpr, D: tl.constexpr, T: tl.constexpr, S: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Output clip(sum of the parts), put beside the next token's x."""
+    """Output clip(sum of the parts), put beside the next token's x if that one goes on from it."""
     d = tl.program_id(2).to(tl.int64)
     row, column, mask = _tile(B, D, ROWS, COLUMNS)
     h = tl.zeros((ROWS, COLUMNS), tl.float32)
     for s in tl.static_range(S):
         h += tl.load(parts + ((d * S + s) * B + row) * D + column, mask, 0)
     h = tl.minimum(tl.maximum(h, -clip), clip)
+    tl.store(out + d * T * B * D + row * D + column, h.to(out.dtype.element_ty), mask)
+    kept = tl.load(keep + d * (T + 1) * B + row, row < B, 0)
     at = xh + d * (T + 1) * B * 2 * D + row * 2 * D + D + column
-    tl.store(at, h.to(xh.dtype.element_ty), mask)
+    tl.store(at, (h * kept).to(xh.dtype.element_ty), mask)
 
 
 @triton.jit
 def _ungates(
-    pre, bias, cell, d_m, d_cell, d_pre, d_bias, clip,
+    pre, bias, cell, keep, d_m, d_cell, d_pre, d_bias, clip,
     B: tl.constexpr, H: tl.constexpr, T: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, TILES: tl.constexpr,
 ):  # fmt: skip
@@ -241,6 +256,7 @@ def _ungates(
     pre += d * T * B * 4 * H
     bias += d * 4 * H
     cell += d * (T + 1) * B * H
+    keep += d * (T + 1) * B
     d_pre += d * 4 * T * B * H
     sum_i = tl.zeros((ROWS, COLUMNS), tl.float32)
     sum_f = tl.zeros((ROWS, COLUMNS), tl.float32)
@@ -250,7 +266,8 @@ def _ungates(
         row = (tl.program_id(0) * TILES + tile) * ROWS + tl.arange(0, ROWS)[:, None].to(tl.int64)
         mask = (row < B) & (column < H)
         i, f, g, o = _read_gates(pre, bias, row, column, mask, H)
-        before = tl.load(cell + row * H + column, mask, 0)
+        kept = tl.load(keep + row, row < B, 0)
+        before = kept * tl.load(cell + row * H + column, mask, 0)
         at = (d * B + row) * H + column
         # Masked places have no gradient, so they add nothing to the sums.
         dm = tl.load(d_m + at, mask, 0).to(tl.float32)
@@ -259,7 +276,7 @@ def _ungates(
         tanh_c = _tanh(tl.minimum(tl.maximum(c, -clip), clip))
         dc += dm * o * (1 - tanh_c * tanh_c)
         dc = tl.where((c >= -clip) & (c <= clip), dc, 0)
-        tl.store(d_cell + at, dc * f, mask)
+        tl.store(d_cell + at, dc * f * kept, mask)
         d_i = dc * g * i * (1 - i)
         d_f = dc * before * f * (1 - f)
         d_g = dc * i * (1 - g * g)
@@ -288,8 +305,8 @@ def _add(to, values, mask):
 
 @triton.jit(do_not_specialize=["t"])
 def _unproject(
-    parts, d_out, xh, d_x, d_h, t, clip, B: tl.constexpr, D: tl.constexpr, T: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    parts, d_out, out, keep, d_x, d_h, t, clip,
+    B: tl.constexpr, D: tl.constexpr, T: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Gradient of token t's h before the clip, and of token t + 1's x."""
     d = tl.program_id(2).to(tl.int64)
@@ -303,8 +320,9 @@ def _unproject(
     if t >= 0:
         mask = mask & (column >= D)
         at = ((d * T + t) * B + row) * D + column - D
-        grad += tl.load(d_out + at, mask, 0).to(tl.float32)
-        h = tl.load(xh + ((d * (T + 1) + t + 1) * B + row) * 2 * D + column, mask, 0)
+        kept = tl.load(keep + (d * (T + 1) + t + 1) * B + row, row < B, 0)
+        grad = grad * kept + tl.load(d_out + at, mask, 0).to(tl.float32)
+        h = tl.load(out + at, mask, 0)
         # The bounded value itself counts as bounded: rounding hides on which side it was.
         inside = (h > -clip) & (h < clip)
         tl.store(d_h + at, tl.where(inside, grad, 0).to(d_h.dtype.element_ty), mask)
