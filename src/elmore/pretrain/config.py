@@ -48,7 +48,7 @@ class TrainingConfig:
     optimizer: OptimizerName = "adamw"
     """`adamw`, or `adagrad` as in the released training code."""
 
-    lr: float = 4e-3
+    lr: float = 6e-3
     """Learning rate, at its highest."""
 
     schedule: Literal["linear", "constant"] = "linear"
@@ -66,7 +66,7 @@ class TrainingConfig:
     loss_scale: float = 1.0
     """Factor of the loss before its gradient is taken; in the released code the window's length."""
 
-    clip_norm: float = 1.0
+    clip_norm: float = 10.0
     """Bound on the norm of all gradients together."""
 
     accumulate: int = 1

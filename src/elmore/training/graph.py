@@ -82,7 +82,7 @@ class _Recording:
             self._graph.register_generator_state(generator)
         # Recordings never run at the same time, so they share their memory.
         pool = None if other is None else other._graph.pool()
-        with torch.cuda.graph(self._graph, pool=pool):
+        with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
             self._results, self._after = step(self._batch, self._state)
 
     def __call__(self, batch: LMBatch, state: BiLMState) -> tuple[tuple[Tensor, ...], BiLMState]:
