@@ -66,14 +66,13 @@ def _run(
     """Return the top layer of each direction over its own text, token by token."""
     vectors = bilm.encode(batch.distinct.long())  # (N, D)
     ahead, behind = functional.embedding(batch.words.long(), vectors)  # (B, T, D) each
-    real = torch.ones_like(batch.words[0], dtype=torch.bool)
     L = bilm.config.num_layers
     before: Sequence[LSTMState | None] = state or [None] * (2 * L)
     ahead_layers, ahead_state = bilm.run_stack(
-        bilm.forward_lstms, ahead, real, before[:L], batch.continues[0]
+        bilm.forward_lstms, ahead, None, before[:L], batch.continues[0]
     )
     behind_layers, behind_state = bilm.run_stack(
-        bilm.backward_lstms, behind, real, before[L:], batch.continues[1]
+        bilm.backward_lstms, behind, None, before[L:], batch.continues[1]
     )
     top = torch.stack([ahead_layers[-1].transpose(0, 1), behind_layers[-1].transpose(0, 1)])
     return top, ahead_state + behind_state

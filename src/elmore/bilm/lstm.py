@@ -63,7 +63,7 @@ class ProjectedLSTM(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B T I"],
-        mask: Bool[Tensor, "B T"],
+        mask: Bool[Tensor, "B T"] | None = None,
         state: LSTMState | None = None,
         continues: Bool[Tensor, "B T"] | None = None,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
@@ -71,7 +71,7 @@ class ProjectedLSTM(nn.Module):
 
         Args:
             x: The tokens.
-            mask: Where there are any; a sentence that has ended keeps its state.
+            mask: Where there are any, if not everywhere; a sentence that has ended keeps its state.
             state: From which to go on.
             continues: Where a token goes on from the one before it; elsewhere it starts anew.
         """
@@ -81,10 +81,12 @@ class ProjectedLSTM(nn.Module):
             if continues is not None:
                 h, c = h * continues[:, t, None], c * continues[:, t, None]
             i, f, g, o = (gates + self.recurrent(h)).chunk(4, dim=-1)  # (B, H) each
-            cell = _clip(f.sigmoid() * c + i.sigmoid() * g.tanh(), self.cell_clip)
-            output = _clip(self.project(o.sigmoid() * cell.tanh()), self.projection_clip)
-            h = torch.where(mask[:, t, None], output, h)
-            c = torch.where(mask[:, t, None], cell, c)
+            new_c = _clip(f.sigmoid() * c + i.sigmoid() * g.tanh(), self.cell_clip)
+            new_h = _clip(self.project(o.sigmoid() * new_c.tanh()), self.projection_clip)
+            if mask is not None:
+                alive = mask[:, t, None]
+                new_h, new_c = torch.where(alive, new_h, h), torch.where(alive, new_c, c)
+            h, c = new_h, new_c
             outputs.append(h)
         return torch.stack(outputs, dim=1), LSTMState(h, c)
 

@@ -85,7 +85,7 @@ class BiLM(nn.Module):
         self,
         lstms: nn.ModuleList,
         x: Float[Tensor, "B T D"],
-        mask: Bool[Tensor, "B T"],
+        mask: Bool[Tensor, "B T"] | None,
         before: Sequence[LSTMState | None],
         continues: Bool[Tensor, "B T"] | None = None,
     ) -> tuple[list[Tensor], BiLMState]:
