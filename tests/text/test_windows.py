@@ -39,7 +39,7 @@ def read_words(corpus: Corpus, batch) -> list[list[list[str]]]:
         tuple(ids.tolist()): w
         for w, ids in zip(corpus.words(), encode_words(corpus.words(), 12), strict=True)
     }
-    distinct = [by_ids[tuple(ids)] for ids in batch.distinct.tolist()]
+    distinct = [by_ids.get(tuple(ids)) for ids in batch.distinct.tolist()]
     return [[[distinct[i] for i in row] for row in direction] for direction in batch.words.tolist()]
 
 

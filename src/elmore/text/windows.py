@@ -28,13 +28,17 @@ from elmore.text.corpus import BOS, EOS, Corpus
 
 AHEAD, BEHIND = 0, 1
 _STEP = (+1, -1)  # where a direction reads on
+_DISTINCT_MULTIPLE = 256
 
 
 class LMBatch(NamedTuple):
     """One window of every row: forward language model first, backward one second."""
 
     distinct: Int[Tensor, "N ..."]
-    """Ids of the distinct words of the window: their characters, or their numbers."""
+    """Ids of the distinct words of the window: their characters, or their numbers.
+
+    Rows of zeros may follow, which no word refers to.
+    """
 
     words: Int[Tensor, "2 B T"]
     """What is read, as rows of `distinct`."""
@@ -97,8 +101,13 @@ class Windows:
         tokens = self._corpus.tokens[read]
         distinct, words = np.unique(tokens, return_inverse=True)
         starts = tokens == np.array([BOS, EOS])[:, None, None]  # what a direction reads first
+        # Filled up with rows of zeros, which nothing refers to: tensors of few different sizes
+        # let memory be used again, where ever new ones would tear it to pieces.
+        size = len(distinct) + -len(distinct) % _DISTINCT_MULTIPLE
+        characters = np.zeros((size, self._characters.shape[1]), np.int64)
+        characters[: len(distinct)] = self._characters[distinct]
         return LMBatch(
-            distinct=torch.from_numpy(self._characters[distinct].astype(np.int64)),
+            distinct=torch.from_numpy(characters),
             words=torch.from_numpy(words.reshape(read.shape)),
             targets=torch.from_numpy(self._targets[self._corpus.tokens[predicted]]),
             continues=torch.from_numpy(~starts | self._carry_state),
