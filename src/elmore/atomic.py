@@ -4,6 +4,7 @@ What is being written has a temporary name in the same folder, and moves into pl
 """
 
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,9 +25,11 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary name for a file that appears at `path` only if the block succeeds."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _temporary_name(path)
     try:
         yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())  # on the disk before it has its name
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -35,8 +38,8 @@ def atomic_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder that appears at `path` only if the block succeeds."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    previous = path.with_name(f".{path.name}.{os.getpid()}.old")
+    temporary = _temporary_name(path)
+    previous = temporary.with_suffix(".old")
     temporary.mkdir(parents=True)
     try:
         yield temporary
@@ -54,6 +57,10 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(previous)
     else:
         previous.unlink(missing_ok=True)
+
+
+def _temporary_name(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
 
 def _is_empty_folder(path: Path) -> bool:

@@ -220,7 +220,7 @@ class Embedder:
         dtype: Literal["float32", "float16"] = "float32",
         overwrite: bool = False,
     ) -> None:
-        """Write the model to a folder that `elmore.load` reads."""
+        """Write the biLM to a folder that `elmore.load` reads."""
         refuse_existing(Path(path), overwrite=overwrite)
         write_directory(
             self.bilm,

@@ -59,7 +59,7 @@ def test_a_word_input_model_takes_its_vocabulary(tmp_path: Path) -> None:
 
 def test_a_word_input_folder_keeps_its_vocabulary(tmp_path: Path) -> None:
     release = write_release(tmp_path / "r", VARIANTS["word input"])
-    bilm, vocabulary, _ = read_pretrained(release.weights_file)
+    bilm, vocabulary, *_ = read_pretrained(release.weights_file)
     write_directory(bilm, tmp_path / "own", vocabulary=vocabulary)
     np.testing.assert_array_equal(vectors(tmp_path / "own"), vectors(release.weights_file))
 

@@ -38,6 +38,10 @@ def test_text_to_model_to_perplexity_to_domain(run, text: Path) -> None:
     summary = json.loads(tuned.out)
     assert summary["after"]["average"] <= summary["before"]["average"]
     assert elmore.load("tuned").embed(["The cat."])[0].shape == (3, 3, 32)
+    assert run("convert", "tuned", "-o", "half", "--dtype", "float16").code == 0
+    assert json.loads(run("perplexity", "half", "a.txt", "--json").out)["average"] == pytest.approx(
+        json.loads(run("perplexity", "tuned", "a.txt", "--json").out)["average"], rel=0.01
+    )
     info = json.loads(run("info", "tuned", "--json").out)
     assert info["provenance"]["finetuned"]["text"] == ["a.txt"]
     again = run(
@@ -61,8 +65,19 @@ def test_wrong_requests_are_refused(run, text: Path) -> None:
     refused(run("pretrain", "a.txt", "-o", "there", *tiny), "there exists already")
     refused(run("pretrain", "a.txt", "-o", "x", *tiny, "--set", "training.lrr=1"), "did you mean")
     refused(run("pretrain", "a.txt", "-o", "x", *tiny, "--resume"), "no run to resume")
-    refused(run("perplexity", "there", "a.txt"), "there is no language model")
+    refused(run("pretrain", ".", "-o", "x", *tiny), "is a folder; name its files")
+    refused(run("pretrain", "a.txt", "-o", "x", *tiny, "--max-minutes", "0"), "must be positive")
+    refused(run("pretrain", "a.txt", "-o", "x", "--cache", "c", "--workers", "-1"), "at least 1")
+    refused(run("finetune", "there", "a.txt", "-o", "x", "--set", "bilm.dim=3"), "the sizes it had")
+    refused(run("perplexity", "there", "a.txt"), "there holds no model")
     refused(run("perplexity", "there"), "expected text files")
     refused(run("finetune", "there", "-o", "x"), "expected text files")
     refused(run("finetune", "there", "a.txt", "-o", "x"), "there holds no model")
     assert not Path("x").exists()
+
+
+def test_bytes_that_are_no_text_can_be_replaced(run, text: Path) -> None:
+    Path("bad.txt").write_bytes(Path("a.txt").read_bytes() + b"The \xff cat.\n")
+    command = ("pretrain", "bad.txt", "-o", "x", "--size", "tiny", *COMMON)
+    refused(run(*command), "--replace-invalid")
+    assert run(*command, "--replace-invalid").code == 0

@@ -94,11 +94,12 @@ COMMAND = """
 import sys, elmore.pretrain.loop as loop, os
 from elmore.cli import main
 stop = int(os.environ.get("STOP_AT", -1))
+save = int(os.environ.get("SAVE_AT", -1))
 real = loop.Pretraining._train_step
 def step(self, *args):
+    if self.step == save:
+        self.save()
     if self.step == stop:
-        if os.environ["SIGNAL"] == "9":
-            self.save() if os.environ.get("SAVE") else None
         os.kill(os.getpid(), int(os.environ["SIGNAL"]))
     return real(self, *args)
 loop.Pretraining._train_step = step
@@ -119,7 +120,7 @@ def command(text: Path, folder: Path, *more: str, **env: object) -> subprocess.C
 
 @pytest.mark.parametrize(
     ("sign", "env"),
-    [(signal.SIGTERM, {}), (signal.SIGKILL, {"SAVE": 1})],
+    [(signal.SIGTERM, {}), (signal.SIGKILL, {"SAVE_AT": 17})],
 )
 def test_a_killed_run_resumes_to_the_bit(text: Path, tmp_path: Path, sign: int, env: dict) -> None:
     """Killed by a real signal in the middle, in another process, and resumed in a third."""
@@ -133,7 +134,7 @@ def test_a_killed_run_resumes_to_the_bit(text: Path, tmp_path: Path, sign: int, 
     assert "exists already" in refused.stderr
     resumed = command(text, tmp_path / "struck", "--resume")
     assert resumed.returncode == 0, resumed.stderr
-    assert "goes on from step 2" in resumed.stdout
+    assert f"goes on from step {env.get('SAVE_AT', 24)}" in resumed.stdout
     assert_equal_runs(tmp_path / "whole", tmp_path / "struck")
 
 
@@ -174,11 +175,108 @@ def test_a_foreign_checkpoint_is_refused(
 ) -> None:
     interrupted_run(text, tmp_path / "run", config)
     other = replace(config, training=replace(config.training, lr=0.5))
-    with pytest.raises(InputError, match=r"no checkpoint can be used.*belongs to another run"):
+    with pytest.raises(InputError, match="began with other settings"):
         pretrain(
             [text], tmp_path / "run", other, cache=tmp_path / "c", workers=1, device="cpu",
             resume=True,
         )  # fmt: skip
+
+
+def test_a_checkpoint_of_other_text_is_refused(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    interrupted_run(text, tmp_path / "run", config)
+    text.write_text(text.read_text() + "\none more sentence .\n")
+    with pytest.raises(InputError, match=r"no checkpoint can be used.*its corpus was"):
+        pretrain(
+            [text], tmp_path / "run", config, cache=tmp_path / "c", workers=1, device="cpu",
+            resume=True,
+        )  # fmt: skip
+
+
+def test_another_heldout_text_is_another_run(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    interrupted_run(text, tmp_path / "run", config)
+    (tmp_path / "heldout.txt").write_text("the cat likes him .\n")
+    with pytest.raises(InputError, match=r"its (sentences|heldout) was"):
+        pretrain(
+            [text], tmp_path / "run", config, cache=tmp_path / "c", workers=1, device="cpu",
+            resume=True, heldout=tmp_path / "heldout.txt",
+        )  # fmt: skip
+
+
+def test_early_stopping_survives_an_interruption(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    patient = replace(
+        config,
+        training=replace(config.training, epochs=6.0, lr=0.3),
+        run=replace(config.run, patience=2, evaluations=20),
+    )
+    interrupted_run(text, tmp_path / "run", patient)
+    for name, resume in (("run", True), ("whole", False)):
+        summary = pretrain(
+            [text], tmp_path / name, patient, cache=tmp_path / "c", workers=1, device="cpu",
+            resume=resume,
+        )  # fmt: skip
+    assert_equal_runs(tmp_path / "whole", tmp_path / "run")
+    records = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    found = [r["heldout"]["average"] for r in records if r.get("heldout")]
+    assert summary["heldout"]["average"] == pytest.approx(min(found), rel=1e-5)
+
+
+def test_a_signal_in_the_last_step_changes_nothing(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    def report(record: dict) -> None:
+        if record.get("progress") == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    summary = pretrain(
+        [text], tmp_path / "run", config, cache=tmp_path / "c", workers=1, device="cpu",
+        report=report,
+    )  # fmt: skip
+    assert summary["heldout"]
+
+
+def test_what_was_complete_stays_until_the_new_run_is(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    def run(**more: object) -> None:
+        pretrain(
+            [text], tmp_path / "run", config, cache=tmp_path / "c", workers=1, device="cpu", **more
+        )
+
+    run()
+    old = (tmp_path / "run" / "model.safetensors").read_bytes()
+
+    def strike(record: dict) -> None:
+        if record.get("step") == 10:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(InterruptedRunError):
+        run(overwrite=True, report=strike)
+    assert (tmp_path / "run.previous" / "model.safetensors").read_bytes() == old
+    run(resume=True)
+    assert not (tmp_path / "run.previous").exists()
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter.txt").write_text("precious")
+    with pytest.raises(InputError, match="is not a run of elmore pretrain"):
+        pretrain([text], tmp_path / "home", config, overwrite=True, cache=tmp_path / "c")
+    assert (tmp_path / "home" / "letter.txt").exists()
+
+
+def test_a_gradient_that_is_no_number_is_never_saved(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    wild = replace(
+        config,
+        training=replace(config.training, loss_scale=1e39),
+        run=replace(config.run, checkpoint_minutes=0.0),
+    )
+    with pytest.raises(DivergedError, match="No checkpoint yet"):
+        pretrain([text], tmp_path / "run", wild, cache=tmp_path / "c", workers=1, device="cpu")
 
 
 def test_a_loss_that_is_no_number_stops_and_names_the_last_good_checkpoint(

@@ -35,3 +35,9 @@ def test_sentences(text: str, sentences: list[str]) -> None:
 @given(st.text(st.sampled_from("aB .!?\"')(\u3002\u201d3\n")) | st.text())
 def test_nothing_is_lost(text: str) -> None:
     assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
+
+
+def test_a_long_word_costs_no_more_than_its_length() -> None:
+    """Seconds if it were quadratic, hours for the longest lines."""
+    text = "x" * 400_000 + ". " + "Mr. A " * 50_000
+    assert len(split_sentences(text)) == 2

@@ -1,6 +1,7 @@
 """Oracles: tomllib, and the settings that were written."""
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,12 +53,24 @@ def test_changes_come_on_top_of_a_recipe(tmp_path: Path) -> None:
         ("training.warmup=1", "training.warmup must lie in"),
         ("run.heldout=0.5", "run.heldout must lie in"),
         ("bilm.vocab_size=10", "models that read characters"),
+        ("training.negatives=-1", "training.negatives must be at least 0"),
+        ("training.epochs=inf", "training.epochs must be positive"),
+        ("training.betas=[2.0, 0.9]", "training.betas must lie in"),
+        ("training.seed=-1", "training.seed must be at least 0"),
+        ("run.log_steps=0", "run.log_steps must be at least 1"),
+        ("run.patience=0", "run.patience must be at least 1"),
+        ("vocabulary.max_size=-5", "vocabulary.max_size must be at least 4"),
         ("training.optimizer=sgd", "expected 'adamw' or 'adagrad'"),
     ],
 )
 def test_wrong_settings_are_named(change: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_config(changes=[change])
+
+
+def test_a_change_of_one_size_leaves_the_others_medium() -> None:
+    config = read_config(changes=["bilm.dropout=0.0"])
+    assert config.bilm == replace(BiLMConfig.medium(), dropout=0.0)
 
 
 def test_a_recipe_that_is_not_toml_is_named(tmp_path: Path) -> None:

@@ -86,7 +86,10 @@ def _save(module: nn.Module, path: Path, dtype: str) -> None:
     with atomic_file(path) as temporary:
         temporary.touch()  # with a new file's rights: safetensors alone lets only the owner read
         mode = temporary.stat().st_mode
-        save_file(state, temporary, metadata={"format": "pt"})
+        try:
+            save_file(state, temporary, metadata={"format": "pt"})
+        except SafetensorError as error:
+            raise OSError(f"cannot write {path}: {error}") from error
         temporary.chmod(mode)
 
 

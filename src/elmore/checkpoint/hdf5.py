@@ -238,11 +238,14 @@ def write_hdf5(bilm: BiLM, weights: Path, options: Path) -> None:
     # Both or neither: the two files are of use only together.
     with atomic_file(options) as temporary_options, atomic_file(weights) as temporary:
         temporary_options.write_text(text, encoding="utf-8")
-        with h5py.File(temporary, "w") as file:
+        # Made in memory: the HDF5 library does not survive a disk that fills up under it.
+        with h5py.File("weights", "w", driver="core", backing_store=False) as file:
             for rule in rules(bilm.config, CELL):
                 file[rule.theirs] = rule.write(*(state[name] for name in rule.ours)).numpy()
             for name, array in _absent_projections(bilm.config):
                 file[name] = array
+            file.flush()
+            temporary.write_bytes(file.id.get_file_image())
 
 
 def _absent_projections(config: BiLMConfig) -> Iterator[tuple[str, np.ndarray]]:

@@ -4,13 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from elmore.bilm.language_model import LanguageModel
-from elmore.checkpoint.directory import (
-    SOFTMAX,
-    VOCABULARY,
-    read_config,
-    read_directory,
-    read_softmax,
-)
+from elmore.checkpoint.pretrained import read_pretrained
 from elmore.errors import InputError
 from elmore.text.vocabulary import Vocabulary
 
@@ -24,14 +18,11 @@ class SavedLanguageModel(NamedTuple):
 
 
 def read_language_model(path: Path) -> SavedLanguageModel:
-    """Load the language model of a folder."""
-    if not (path / SOFTMAX).is_file() or not (path / VOCABULARY).is_file():
+    """Load the language model of a folder, or of an archive of one."""
+    bilm, vocabulary, provenance, softmax = read_pretrained(path, with_softmax=True)
+    if softmax is None or vocabulary is None:
         raise InputError(
-            f"{path} is no language model: {SOFTMAX} or {VOCABULARY} is not there. Expected a "
-            "folder written by `elmore pretrain` or `elmore finetune`."
+            f"{path} is no language model: it has no softmax. Expected a folder written by "
+            "`elmore pretrain` or `elmore finetune`."
         )
-    bilm = read_directory(path)
-    vocabulary = Vocabulary.read(path / VOCABULARY)
-    softmax = read_softmax(path, vocabulary, bilm.config.dim)
-    provenance = read_config(path).get("provenance", {})
     return SavedLanguageModel(LanguageModel(bilm, softmax).eval(), vocabulary, provenance)

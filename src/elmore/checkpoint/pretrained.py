@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from elmore.bilm.model import BiLM
-from elmore.checkpoint.directory import CONFIG, VOCABULARY, read_config, read_directory
+from elmore.bilm.softmax import Softmax
+from elmore.checkpoint.directory import (
+    CONFIG,
+    SOFTMAX,
+    VOCABULARY,
+    read_config,
+    read_directory,
+    read_softmax,
+)
 from elmore.checkpoint.hdf5 import read_hdf5
 from elmore.errors import InputError
 from elmore.text.vocabulary import Vocabulary
@@ -23,15 +31,23 @@ _DAMAGE = (shutil.ReadError, EOFError, zipfile.BadZipFile, tarfile.TarError, zli
 
 
 class Pretrained(NamedTuple):
-    """A biLM, the vocabulary of a word-input model, and where they come from."""
+    """A biLM, where it comes from, and what else its files hold.
+
+    The vocabulary is that of a model that reads words, or, with a softmax, of what it predicts.
+    """
 
     bilm: BiLM
     vocabulary: Vocabulary | None
     provenance: dict[str, Any]
+    softmax: Softmax | None = None
 
 
 def read_pretrained(
-    model: Path | str, *, options: Path | str | None = None, vocab: Path | str | None = None
+    model: Path | str,
+    *,
+    options: Path | str | None = None,
+    vocab: Path | str | None = None,
+    with_softmax: bool = False,
 ) -> Pretrained:
     """Load a model.
 
@@ -40,6 +56,7 @@ def read_pretrained(
             that holds either.
         options: The options.json of HDF5 weights; looked for beside them if not given.
         vocab: The vocabulary file of a word-input model; looked for beside the weights too.
+        with_softmax: Read the softmax of a language model too, if there is one.
     """
     with _unpacked(Path(model)) as path:
         weights = _find_weights(path)
@@ -51,6 +68,10 @@ def read_pretrained(
             bilm = read_hdf5(weights, settings)
             provenance = {"weights": weights.name, "options": settings.name}
             folder = weights.parent
+        if with_softmax and (folder / SOFTMAX).is_file():
+            vocabulary = Vocabulary.read(folder / VOCABULARY)
+            softmax = read_softmax(folder, vocabulary, bilm.config.dim)
+            return Pretrained(bilm, vocabulary, provenance, softmax)
         return Pretrained(bilm, _read_vocabulary(bilm, folder, vocab), provenance)
 
 

@@ -38,7 +38,9 @@ def convert(
     refuse_existing(output, overwrite=overwrite)
     if to_hdf5:
         refuse_existing(beside, overwrite=overwrite)
-    bilm, vocabulary, provenance = read_pretrained(model, options=options, vocab=vocab)
+    bilm, vocabulary, provenance, softmax = read_pretrained(
+        model, options=options, vocab=vocab, with_softmax=not to_hdf5
+    )
     if to_hdf5:
         if vocabulary is not None:
             words = output.with_name(VOCABULARY)
@@ -48,5 +50,12 @@ def convert(
         write_hdf5(bilm, output, beside)
         print(f"{output}, {beside}")
     else:
-        write_directory(bilm, output, vocabulary=vocabulary, provenance=provenance, dtype=dtype)
+        write_directory(
+            bilm,
+            output,
+            vocabulary=vocabulary,
+            softmax=softmax,
+            provenance=provenance,
+            dtype=dtype,
+        )
         print(output)

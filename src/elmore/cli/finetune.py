@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from elmore.cli.options import Json, Output, Overwrite
+from elmore.cli.options import Json, Output, Overwrite, ReplaceInvalid
 
 
 def finetune(
@@ -15,6 +15,7 @@ def finetune(
     output: Output,
     options: Path | None = None,
     changes: Annotated[tuple[str, ...], Parameter(name="--set", consume_multiple=False)] = (),
+    replace_invalid: ReplaceInvalid = False,
     heldout: Path | None = None,
     device: str = "auto",
     cache: Path | None = None,
@@ -46,6 +47,8 @@ def finetune(
 
     if not files:
         raise InputError("expected text files: elmore finetune runs/mine domain.txt -o runs/domain")
+    if replace_invalid:
+        changes = (*changes, "text.replace_invalid=true")
     summary = run(
         model,
         expand(files),

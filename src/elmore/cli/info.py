@@ -1,6 +1,7 @@
 """`elmore info`: what a model is, or what this installation is."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ def info(
     if json_output:
         print(json.dumps(facts))
         return
-    width = max(map(len, facts))
-    for name, value in facts.items():
-        print(f"{name.replace('_', ' '):{width}}  {_readable(value)}")
+    lines = list(_lines(facts))
+    width = max(len(name) for name, _ in lines)
+    for name, value in lines:
+        print(f"{name.replace('_', ' '):{width}}  {value}")
 
 
 def _installation() -> dict[str, Any]:
@@ -52,16 +54,24 @@ def _model(model: Path, options: Path | None, vocab: Path | None) -> dict[str, A
 
     from elmore.checkpoint.pretrained import read_pretrained
 
-    bilm, vocabulary, provenance = read_pretrained(model, options=options, vocab=vocab)
+    bilm, _, provenance, _ = read_pretrained(model, options=options, vocab=vocab)
     config = bilm.config
     return {
         "model": str(model),
         "parameters": sum(p.numel() for p in bilm.parameters()),
         "vectors": f"{config.num_layers + 1} layers of {2 * config.dim} dimensions a word",
         **asdict(config),
-        "vocabulary": None if vocabulary is None else len(vocabulary),
         "provenance": provenance,
     }
+
+
+def _lines(facts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield names and values; what is nested is named by its path."""
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            yield from _lines(value, f"{prefix}{name}: ")
+        else:
+            yield f"{prefix}{name}", _readable(value)
 
 
 def _readable(value: object) -> str:
@@ -69,8 +79,6 @@ def _readable(value: object) -> str:
         return {True: "yes", False: "no", None: "none"}[value]
     if isinstance(value, int):
         return f"{value:,}"
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {item}" for name, item in value.items()) or "unknown"
     if isinstance(value, tuple | list):
         return " ".join(map(str, value))
     return str(value)

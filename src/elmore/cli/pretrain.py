@@ -1,12 +1,13 @@
 """`elmore pretrain`: text files to a biLM."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from elmore.cli.options import Json, Output, Overwrite
+from elmore.cli.options import Json, Output, Overwrite, ReplaceInvalid
 
 
 def pretrain(
@@ -15,6 +16,7 @@ def pretrain(
     size: Literal["tiny", "small", "medium", "original"] | None = None,
     recipe: Path | None = None,
     changes: Annotated[tuple[str, ...], Parameter(name="--set", consume_multiple=False)] = (),
+    replace_invalid: ReplaceInvalid = False,
     heldout: Path | None = None,
     max_minutes: float | None = None,
     device: str = "auto",
@@ -52,6 +54,8 @@ def pretrain(
 
     if not files:
         raise InputError("expected text files: elmore pretrain corpus/*.txt -o runs/mine")
+    if replace_invalid:
+        changes = (*changes, "text.replace_invalid=true")
     config = read_config(recipe, size=size, changes=changes)
     try:
         summary = run(
@@ -69,7 +73,7 @@ def pretrain(
             watch=lambda pieces: with_progress(pieces, "thousand lines encoded"),
         )
     except InterruptedRunError as error:
-        print(f"elmore: {error}")
+        print(f"elmore: {error}", file=sys.stderr)
         raise KeyboardInterrupt from error
     if json_output:
         print(json.dumps(summary))
@@ -84,17 +88,21 @@ def pretrain(
 
 def expand(files: tuple[Path, ...]) -> list[Path]:
     """Resolve patterns that the shell has left alone, as shells on Windows do."""
+    from glob import glob
+
     from elmore.errors import InputError
 
     found: list[Path] = []
     for file in files:
-        if file.exists():
-            found.append(file)
-        else:
-            matches = sorted(Path().glob(str(file))) if not file.is_absolute() else []
-            if not matches:
-                raise InputError(f"{file}: no such file")
-            found += matches
+        # Not Path.glob, which refuses absolute patterns.
+        pattern = glob(str(file), recursive=True)  # noqa: PTH207
+        matches = [file] if file.exists() else sorted(map(Path, pattern))
+        if not matches:
+            raise InputError(f"{file}: no such file")
+        found += matches
+    for path in found:
+        if path.is_dir():
+            raise InputError(f"{path} is a folder; name its files, as in {path}/*.txt")
     return found
 
 

@@ -1,5 +1,6 @@
 """A pre-training run, as data."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -102,6 +103,23 @@ class RunConfig:
     """Write the metrics for TensorBoard too, an extra."""
 
 
+_AT_LEAST = (
+    ("vocabulary", "max_size", 4),
+    ("vocabulary", "min_count", 1),
+    ("training", "streams", 1),
+    ("training", "window", 1),
+    ("training", "accumulate", 1),
+    ("training", "negatives", 0),
+    ("training", "weight_decay", 0),
+    ("training", "seed", 0),
+    ("run", "max_heldout", 1),
+    ("run", "evaluations", 1),
+    ("run", "patience", 1),
+    ("run", "checkpoint_minutes", 0),
+    ("run", "log_steps", 1),
+)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PretrainConfig:
     """A run: a model, a text, a way to learn."""
@@ -114,12 +132,15 @@ class PretrainConfig:
 
     def __post_init__(self) -> None:
         t = self.training
-        for name in ("streams", "window", "accumulate"):
-            if getattr(t, name) < 1:
-                raise InputError(f"training.{name} must be at least 1, got {getattr(t, name)}")
+        for section, name, least in _AT_LEAST:
+            value = getattr(getattr(self, section), name)
+            if not value >= least:
+                raise InputError(f"{section}.{name} must be at least {least}, got {value}")
         for name in ("epochs", "lr", "clip_norm", "loss_scale"):
-            if not getattr(t, name) > 0:
+            if not 0 < getattr(t, name) < math.inf:
                 raise InputError(f"training.{name} must be positive, got {getattr(t, name)}")
+        if not all(0 <= beta < 1 for beta in t.betas):
+            raise InputError(f"training.betas must lie in [0, 1), got {t.betas}")
         if t.streams % t.accumulate:
             raise InputError(
                 f"training.streams ({t.streams}) must be a multiple of training.accumulate "
@@ -140,5 +161,7 @@ def read_config(
     changes: Sequence[str] = (),
 ) -> PretrainConfig:
     """Return the settings of a run: a recipe, a size of the model, and changes on top of them."""
+    if size is None and recipe is None:
+        size = "medium"
     sizes = {} if size is None else {"bilm": asdict(getattr(BiLMConfig, size)())}
     return read_settings(PretrainConfig, recipe, changes, sections=sizes)

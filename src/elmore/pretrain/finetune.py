@@ -4,6 +4,7 @@ The language model goes on learning, on the domain's text. Held-out sentences gu
 learning a small text by heart: the weights that predict them best are the ones that stay.
 """
 
+import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -16,8 +17,7 @@ from elmore.atomic import refuse_existing
 from elmore.bilm.language_model import LanguageModel
 from elmore.bilm.model import BiLM
 from elmore.bilm.softmax import Softmax
-from elmore.checkpoint.directory import SOFTMAX, write_directory
-from elmore.checkpoint.language_model import read_language_model
+from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.pretrained import read_pretrained
 from elmore.embedder import find_device
 from elmore.errors import InputError
@@ -30,7 +30,7 @@ from elmore.training.processes import Processes
 from elmore.training.settings import read_settings
 
 TRAINING = TrainingConfig(epochs=10.0, streams=16, lr=1e-3, warmup=0.1)
-RUN = RunConfig(heldout=0.05, evaluations=20, patience=3, log_steps=50)
+RUN = RunConfig(heldout=0.05, evaluations=20, patience=3, log_steps=50, checkpoint_minutes=math.inf)
 
 
 def finetune(
@@ -67,7 +67,7 @@ def finetune(
     """
     refuse_existing(output, overwrite=overwrite)
     config = config or PretrainConfig(training=TRAINING, run=RUN)
-    bilm, _, provenance = read_pretrained(model, options=options)
+    bilm, words, provenance, softmax = read_pretrained(model, options=options, with_softmax=True)
     config = replace(config, bilm=bilm.config)
     processes = Processes(0, 1, find_device(device))
     corpus = encode_corpus(files, cache or CACHE, config.text, workers=workers, watch=watch)
@@ -75,13 +75,15 @@ def finetune(
     with tempfile.TemporaryDirectory(prefix="elmore-") as scratch:
 
         def prepare(start: tuple[LanguageModel, Vocabulary]) -> Pretraining:
-            return Pretraining(
+            run = Pretraining(
                 config, corpus, Path(scratch), processes=processes, heldout=sentences, start=start
             )
+            if not run.heldout:
+                raise InputError("fine-tuning needs held-out sentences: name a --heldout text")
+            return run
 
-        if (model / SOFTMAX).is_file():
-            saved = read_language_model(model)
-            start = saved.model, saved.vocabulary
+        if softmax is not None and words is not None:
+            start = LanguageModel(bilm, softmax), words
         else:
             report({"note": "no softmax comes with these weights: it is learned first"})
             start = _with_new_softmax(bilm, corpus, config)
@@ -90,15 +92,13 @@ def finetune(
             bilm.requires_grad_(True)
             report({"note": "the softmax is learned; now the biLM goes on learning too"})
         run = prepare(start)
-        before = run.measure()
-        if before is None:
-            raise InputError("fine-tuning needs held-out sentences: name a --heldout text")
-        report({"step": 0, "heldout": {"average": before.average, **before._asdict()}})
+        before = run.evaluate()
+        report(before)
         _train(run, report)
-        after = run.measure() or before
+        after = run.evaluate()
     summary = {
-        "before": {"average": before.average, **before._asdict()},
-        "after": {"average": after.average, **after._asdict()},
+        "before": before["heldout"],
+        "after": after["heldout"],
         "text": [path.name for path in files],
         "text_words": corpus.facts["words"],
         "steps": run.step,
@@ -116,7 +116,7 @@ def finetune(
 
 
 def _train(run: Pretraining, report: Report) -> None:
-    run.consider()  # the weights it starts with may turn out to be the best
+    run.start_from_here()  # these weights may turn out to be the best
     for record in run.run():
         report(record)
 
@@ -134,5 +134,8 @@ def _with_new_softmax(
 
 def read_finetune_config(changes: Sequence[str] = ()) -> PretrainConfig:
     """Return the settings of a fine-tuning: its defaults, and changes on top of them."""
+    sizes = [change for change in changes if change.startswith("bilm.")]
+    if sizes:
+        raise InputError(f"--set {sizes[0]}: a fine-tuned model has the sizes it had before")
     sections = {"training": asdict(TRAINING), "run": asdict(RUN)}
     return read_settings(PretrainConfig, None, changes, sections)

@@ -9,6 +9,7 @@ DIR/config.json model.safetensors softmax.safetensors vocab.txt loss.png
 import json
 import math
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -42,6 +43,8 @@ from elmore.training.checkpoints import (
 from elmore.training.graph import GraphedStep, Step
 from elmore.training.optim import make_optimizer, set_learning_rate
 from elmore.training.processes import Processes
+
+_STOP = 2
 
 
 class DivergedError(InputError):
@@ -132,24 +135,28 @@ class Pretraining:
                 self.seconds = self._agreed_seconds(before + time.monotonic() - began)
                 if self.step % run.log_steps == 0 or self.complete:
                     yield self._write(self._metrics())
-                due = math.floor(self.progress * run.evaluations)
-                if due > evaluated and not self.complete:
-                    evaluated = due
-                    yield self._write(self._evaluation())
-                stop = self.processes.agree(should_stop())
-                minutes = (time.monotonic() - saved) / 60
-                if stop or self.processes.agree(minutes >= run.checkpoint_minutes):
+                turn = math.floor(self.progress * run.evaluations)
+                if turn > evaluated and not self.complete:
+                    evaluated = turn
+                    found = self.measure()
+                    self._consider(found)
+                    yield self._write(self._evaluation(found))
+                if self.complete:
+                    break
+                due = time.monotonic() - saved >= 60 * run.checkpoint_minutes
+                asked = self.processes.first_says(_STOP if should_stop() else int(due))
+                if asked:
                     self._check_finite()
                     self.save()
                     saved = time.monotonic()
-                if stop:
+                if asked == _STOP:
                     return
         finally:
             batches.close()
-        if self.worse < self.config.run.patience:
-            yield self._write(self._evaluation())
+        self._consider(self.measure())
         if self.best_weights:
             self.model.load_state_dict(self.best_weights)
+        yield self._write(self.evaluate())
 
     def _make_step(self) -> Step:
         """Return the function that fits a batch: on a GPU one that is recorded and replayed."""
@@ -243,8 +250,7 @@ class Pretraining:
             "tokens_per_second": steps * self.tokens_per_step / seconds,
         }
 
-    def _evaluation(self) -> dict[str, Any]:
-        found = self.consider()
+    def _evaluation(self, found: Perplexity | None) -> dict[str, Any]:
         return {
             "step": self.step,
             "tokens": self.step * self.tokens_per_step,
@@ -252,26 +258,33 @@ class Pretraining:
             "heldout": {"average": found.average, **found._asdict()} if found else None,
         }
 
-    def consider(self) -> Perplexity | None:
-        """Measure perplexity and, where the best weights are to stay, remember them."""
-        found = self.measure()
-        if found and self.config.run.patience < NEVER:
-            if found.average < self.best:
-                self.best, self.worse = found.average, 0
-                self.best_weights = {k: v.clone() for k, v in self.model.state_dict().items()}
-            else:
-                self.worse += 1
-        return found
-
-    def measure(self) -> Perplexity | None:
-        """Measure perplexity on held-out sentences: on some on the way, on all at the end."""
+    def measure(self, *, everything: bool = False) -> Perplexity | None:
+        """Measure perplexity on held-out sentences: always the same ones, or all of them."""
         if not self.heldout:
             return None
-        stride = 1 if self.complete else -(-len(self.heldout) // self.config.run.max_heldout)
+        stride = 1 if everything else -(-len(self.heldout) // self.config.run.max_heldout)
         size = 2048 if self.processes.device.type == "cpu" else 16_384
         return measure_perplexity(
             self.model, self.vocabulary, self.heldout[::stride], batch_words=size
         )
+
+    def evaluate(self) -> dict[str, Any]:
+        """Return a line of metrics with the perplexity of all held-out sentences."""
+        return self._evaluation(self.measure(everything=True))
+
+    def start_from_here(self) -> None:
+        """Count the weights as they are among those of which the best are to stay."""
+        self._consider(self.measure())
+
+    def _consider(self, found: Perplexity | None) -> None:
+        """Where the best weights are to stay, remember them, and how long ago they were found."""
+        if found is None or self.config.run.patience == NEVER:
+            return
+        if found.average < self.best:
+            self.best, self.worse = found.average, 0
+            self.best_weights = {k: v.clone() for k, v in self.model.state_dict().items()}
+        else:
+            self.worse += 1
 
     def _write(self, record: dict[str, Any]) -> dict[str, Any]:
         if self.processes.first:
@@ -302,12 +315,19 @@ class Pretraining:
         data = {f"data.{k}": torch.from_numpy(v) for k, v in (self.data_state or {}).items()}
         tensors = {
             **{f"model.{k}": v for k, v in self.model.state_dict().items()},
+            **{f"best.{k}": v for k, v in self.best_weights.items()},
             **{f"optimizer.{k}": v for k, v in optimizer_tensors(self.optimizer).items()},
             **{f"meter.{k}": v for k, v in self.meter.tensors().items()},
             **state,
             **data,
         }
-        facts = {"run": self.fingerprint(), "step": self.step, "seconds": self.seconds}
+        facts = {
+            "run": self.fingerprint(),
+            "step": self.step,
+            "seconds": self.seconds,
+            "best": self.best,
+            "worse": self.worse,
+        }
         write_checkpoint(self.folder / "checkpoints", self.step, Checkpoint(tensors, facts))
 
     def restore(self, checkpoint: Checkpoint, path: Path) -> None:
@@ -335,9 +355,12 @@ class Pretraining:
         self.data_state = {k: v.numpy() for k, v in checkpoint.part("data").items()} or None
         self.step = checkpoint.facts["step"]
         self.seconds = checkpoint.facts["seconds"]
-        self._forget_metrics_after(self.step)
+        self.best, self.worse = checkpoint.facts["best"], checkpoint.facts["worse"]
+        self.best_weights = checkpoint.part("best")
+        self.forget_metrics_after(self.step)
 
-    def _forget_metrics_after(self, step: int) -> None:
+    def forget_metrics_after(self, step: int) -> None:
+        """Drop the lines of metrics.jsonl that are going to be written again."""
         file = self.folder / "metrics.jsonl"
         if self.processes.first and file.exists():
             lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -348,7 +371,13 @@ class Pretraining:
     def fingerprint(self) -> dict[str, Any]:
         """Return what makes a run this run and no other."""
         config = json.loads(json.dumps(asdict(self.config)))
-        return {"corpus": self.corpus.folder.name, **config, "run": None}
+        return {
+            **config,
+            "run": {"patience": self.config.run.patience},  # the rest is how it is watched
+            "corpus": self.corpus.folder.name,
+            "sentences": zlib.crc32(self.sentences.data),
+            "heldout": zlib.crc32(json.dumps([list(words) for words in self.heldout]).encode()),
+        }
 
 
 class _Meter:
@@ -362,15 +391,18 @@ class _Meter:
         self._steps = 0
         self._losses = torch.zeros(2, device=self._device)
         self._grad_norm = torch.zeros((), device=self._device)
+        self._total = torch.zeros((), device=self._device)
         self._began = time.monotonic()
 
     def add(self, losses: Tensor, grad_norm: Tensor) -> None:
         self._steps += 1
         self._losses = self._losses + losses
         self._grad_norm = grad_norm
+        self._total = self._total + losses.sum() + grad_norm
 
     def finite(self) -> bool:
-        return bool(torch.isfinite(self._losses).all())
+        """Whether every loss and every gradient since the last reading was a number."""
+        return bool(torch.isfinite(self._total))
 
     def read(self) -> tuple[int, Tensor, float, float]:
         """Return steps, mean losses, the last norm and the seconds since the last reading."""

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ import elmore
 from elmore.atomic import atomic_file, refuse_existing
 from elmore.checkpoint.directory import CONFIG, write_files
 from elmore.embedder import find_device
-from elmore.errors import InputError, MissingExtraError
-from elmore.pretrain.config import PretrainConfig
+from elmore.errors import InputError, MissingExtraError, require
+from elmore.pretrain.config import PretrainConfig, read_config
 from elmore.pretrain.loop import Pretraining
 from elmore.pretrain.overlap import count_shared
 from elmore.text.corpus import Corpus, Encoded, TextConfig, encode_corpus, sentences_of
@@ -77,8 +78,12 @@ def pretrain(
         watch: See `Watch`.
     """
     config = config or PretrainConfig()
-    with join_processes(find_device(device)) as processes, _interruption() as interrupted:
-        if not processes.first:
+    if max_minutes is not None and not max_minutes > 0:
+        raise InputError(f"max_minutes must be positive, got {max_minutes}")
+    with join_processes(find_device(device)) as processes:
+        if processes.first:
+            _check_folder(output, config, resume=resume, overwrite=overwrite)
+        else:
             report = _silence
         corpus = processes.first_does(
             lambda: encode_corpus(files, cache or CACHE, config.text, workers=workers, watch=watch)
@@ -87,15 +92,16 @@ def pretrain(
         run = Pretraining(
             config, corpus, output, processes=processes, heldout=sentences, max_minutes=max_minutes
         )
-        if processes.first:
-            _open_folder(output, config, resume, overwrite)
+        if processes.first and not resume:
+            _make_folder(output, config)
         processes.wait()
         if resume:
             _restore(run, report)
         curves = TensorBoard(output) if config.run.tensorboard and processes.first else _silence
-        for record in run.run(interrupted):
-            report(record)
-            curves(record)
+        with _interruption() as interrupted:
+            for record in run.run(interrupted):
+                report(record)
+                curves(record)
         if not run.complete:
             raise InterruptedRunError(f"stopped at step {run.step}; --resume goes on from there")
         return _finish(run, files, report) if processes.first else {}
@@ -121,23 +127,46 @@ def read_heldout(path: Path, config: TextConfig, corpus: Corpus, report: Report)
     return sentences
 
 
-def _open_folder(folder: Path, config: PretrainConfig, resume: bool, overwrite: bool) -> None:
-    """Make the folder of a new run, or see that an old one can go on."""
+def _check_folder(folder: Path, config: PretrainConfig, *, resume: bool, overwrite: bool) -> None:
+    """See that a run can be written there, or go on there, before any work is done."""
+    settings = folder / "config.toml"
+    if config.run.tensorboard:
+        require("tensorboard", extra="tensorboard")
     if resume:
         if (folder / CONFIG).exists():
             raise InputError(f"the run in {folder} is complete; there is nothing to resume")
-        if not (folder / "config.toml").exists():
+        if not settings.exists():
             raise InputError(f"{folder} holds no run to resume; leave out --resume to start one")
         return
     refuse_existing(folder, overwrite=overwrite)
+    if folder.is_file() or (folder.exists() and any(folder.iterdir()) and not settings.exists()):
+        raise InputError(f"{folder} is not a run of elmore pretrain, so it is not replaced")
+
+
+def _make_folder(folder: Path, config: PretrainConfig) -> None:
+    """Make the folder of a new run. A complete one in its place is kept until this is, too."""
     if folder.exists():
-        shutil.rmtree(folder)
+        previous = _previous(folder)
+        if (folder / CONFIG).exists() and not previous.exists():
+            folder.replace(previous)
+        else:
+            shutil.rmtree(folder)
     folder.mkdir(parents=True)
     write_settings(config, folder / "config.toml")
 
 
+def _previous(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.previous")
+
+
 def _restore(run: Pretraining, report: Report) -> None:
     """Go on from the newest checkpoint that is sound and belongs to this run."""
+    began_with = read_config(run.folder / "config.toml")
+    if replace(began_with, run=run.config.run) != run.config:
+        raise InputError(
+            f"the run in {run.folder} began with other settings; see its config.toml, or pass it "
+            "as --recipe"
+        )
     refused = []
     for path in reversed(checkpoint_files(run.folder / "checkpoints")):
         try:
@@ -145,11 +174,14 @@ def _restore(run: Pretraining, report: Report) -> None:
         except (DamagedCheckpointError, InputError) as error:
             refused.append(str(error))
             report({"note": f"{error}; trying the one before it"})
+            if isinstance(error, DamagedCheckpointError) and run.processes.first:
+                path.rename(path.with_suffix(".damaged"))
         else:
             report({"note": f"goes on from step {run.step:,}"})
             return
     if refused:
         raise InputError(f"no checkpoint can be used. {refused[0]}")
+    run.forget_metrics_after(0)
     report({"note": "no checkpoint yet: starts from the beginning"})
 
 
@@ -185,6 +217,7 @@ def _finish(run: Pretraining, files: Sequence[Path], report: Report) -> dict[str
         provenance=summary,
     )
     shutil.rmtree(run.folder / "checkpoints", ignore_errors=True)
+    shutil.rmtree(_previous(run.folder), ignore_errors=True)
     return summary
 
 
@@ -200,13 +233,16 @@ def _hardware(processes: Processes) -> str:
 def _interruption() -> Iterator[Callable[[], bool]]:
     """Yield a function that tells whether SIGINT or SIGTERM has asked the run to stop."""
     asked = threading.Event()
+
+    def ask(*_: object) -> None:
+        if asked.is_set():  # twice: somebody is in a hurry
+            raise KeyboardInterrupt
+        asked.set()
+
     if threading.current_thread() is not threading.main_thread():  # signals go elsewhere
         yield asked.is_set
         return
-    before = {
-        number: signal.signal(number, lambda *_: asked.set())
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield asked.is_set
     finally:

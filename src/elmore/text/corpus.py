@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -37,6 +38,7 @@ from elmore.text.vocabulary import UNK_WORD, Vocabulary
 
 BOS, EOS = range(2)
 _MARKERS = (BOS_WORD, EOS_WORD, UNK_WORD)
+_FORMAT = 1  # to be raised when the same text would be encoded differently
 _LINES_AT_ONCE = 1000
 _WORDS_AT_ONCE = 1 << 16
 _REWRITTEN_AT_ONCE = 1 << 24
@@ -54,6 +56,9 @@ class TextConfig:
 
     sentences: Literal["split", "lines"] = "split"
     """Split each line into sentences, or take it as one."""
+
+    replace_invalid: bool = False
+    """Turn bytes that are not UTF-8 into U+FFFD, instead of refusing the text."""
 
 
 class Corpus:
@@ -125,16 +130,21 @@ def encode_corpus(
         files: Text files, compressed or not; see `read_lines`.
         cache: Folder of encoded corpora.
         config: How text becomes tokens.
-        workers: Processes that tokenize; all cores if not given.
+        workers: Processes that tokenize; all cores if not given. In a script of your own, more than
+            one needs the usual `if __name__ == "__main__":`.
         watch: Wraps the stream of encoded pieces, to show how far it is.
     """
     config = config or TextConfig()
     if not files:
         raise InputError("expected at least one text file")
+    if workers is not None and workers < 1:
+        raise InputError(f"workers must be at least 1, got {workers}")
     folder = cache / _fingerprint(files, config)
     if not folder.exists():
         with atomic_folder(folder) as temporary:
-            pieces = _encode_in_parallel(_pieces(files), config, workers or os.cpu_count() or 1)
+            pieces = _encode_in_parallel(
+                _pieces(files, config), config, workers or os.cpu_count() or 1
+            )
             _write(temporary, watch(pieces), files, config)
     return Corpus(folder)
 
@@ -168,16 +178,20 @@ def encode_lines(lines: Iterable[str], config: TextConfig) -> Encoded:
 
 def _fingerprint(files: Sequence[Path], config: TextConfig) -> str:
     """Name the content: the same bytes in the same order, treated in the same way."""
-    digest = hashlib.blake2b(json.dumps(asdict(config), sort_keys=True).encode(), digest_size=16)
+    treatment = {**asdict(config), "format": _FORMAT}
+    if config.tokenizer == "moses" or config.sentences == "split":
+        treatment["sacremoses"] = version("sacremoses")
+    digest = hashlib.blake2b(json.dumps(treatment, sort_keys=True).encode(), digest_size=16)
     for path in files:
+        digest.update(path.suffix.encode())
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "blake2b").digest())
     return digest.hexdigest()
 
 
-def _pieces(files: Iterable[Path]) -> Iterator[list[str]]:
+def _pieces(files: Iterable[Path], config: TextConfig) -> Iterator[list[str]]:
     for path in files:
-        lines = read_lines(path)
+        lines = read_lines(path, replace_invalid=config.replace_invalid)
         while piece := list(islice(lines, _LINES_AT_ONCE)):
             yield piece
 

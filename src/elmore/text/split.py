@@ -18,6 +18,7 @@ _END = re.compile(
     re.VERBOSE,
 )
 _LAST_WORD = re.compile(r"[\w.\-]*$")
+_LONGEST_ABBREVIATION = 40
 
 
 def split_sentences(text: str, language: str = "en") -> list[str]:
@@ -31,7 +32,8 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
             if not (following.isupper() or following.isdigit() or _has_no_case(following)):
                 continue
             if end["stop"] == "." and not end["closing"]:
-                word = _LAST_WORD.search(text, start, end.start())[0]  # type: ignore[index]
+                near = max(start, end.start() - _LONGEST_ABBREVIATION)
+                word = _LAST_WORD.search(text, near, end.start())[0]  # type: ignore[index]
                 is_initial = len(word) == 1 and word.isupper()
                 is_acronym = "." in word and word[-1:].isupper()
                 if is_initial or is_acronym or word in abbreviations:

@@ -39,9 +39,11 @@ class Vocabulary:
     @classmethod
     def read(cls, path: Path) -> "Vocabulary":
         """Read a vocabulary file."""
-        words = (line.strip() for line in read_lines(path))
+        words = list(filter(None, map(str.strip, read_lines(path))))
+        if words[-1:] == [_NOT_A_WORD]:
+            del words[-1]
         try:
-            return cls(word for word in words if word and word != _NOT_A_WORD)
+            return cls(words)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
 

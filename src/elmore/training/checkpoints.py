@@ -41,9 +41,13 @@ def write_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint, and remove all but the last ones."""
     path = folder / f"step-{step:09}.safetensors"
     tensors = {name: x.detach().cpu().contiguous() for name, x in checkpoint.tensors.items()}
-    metadata = {"facts": json.dumps(checkpoint.facts), "sum": str(_sum(tensors))}
+    facts = json.dumps(checkpoint.facts)
+    metadata = {"facts": facts, "sum": str(_sum(tensors, facts))}
     with atomic_file(path) as temporary:
-        save_file(tensors, temporary, metadata)
+        try:
+            save_file(tensors, temporary, metadata)
+        except SafetensorError as error:
+            raise OSError(f"cannot write {path}: {error}") from error
     for old in checkpoint_files(folder)[:-KEPT]:
         old.unlink()
     return path
@@ -60,18 +64,19 @@ def read_checkpoint(path: Path) -> Checkpoint:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-        facts = json.loads(metadata["facts"])
+        facts, expected = json.loads(metadata["facts"]), metadata["sum"]
     except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
         raise DamagedCheckpointError(f"{path} is not a checkpoint ({error})") from error
-    if metadata["sum"] != str(_sum(tensors)):
+    if expected != str(_sum(tensors, metadata["facts"])):
         raise DamagedCheckpointError(f"{path} has changed since it was written: the sum is wrong")
     return Checkpoint(tensors, facts)
 
 
-def _sum(tensors: Mapping[str, Tensor]) -> int:
-    total = 0
+def _sum(tensors: Mapping[str, Tensor], facts: str) -> int:
+    total = zlib.crc32(facts.encode())
     for name in sorted(tensors):
-        total = zlib.crc32(name.encode(), total)
+        about = f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}"
+        total = zlib.crc32(about.encode(), total)
         total = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, total)
     return total
 

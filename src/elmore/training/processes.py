@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TypeVar
 
 import torch
@@ -79,10 +80,6 @@ class Processes:
         dist.broadcast(said, src=0)
         return said.item()
 
-    def agree(self, flag: bool) -> bool:
-        """Return whether the first process says yes."""
-        return bool(self.first_says(flag))
-
 
 @contextmanager
 def join_processes(device: torch.device) -> Iterator[Processes]:
@@ -94,7 +91,10 @@ def join_processes(device: torch.device) -> Iterator[Processes]:
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    # Others wait while the first encodes a large text: longer than the usual ten minutes.
+    dist.init_process_group(
+        "nccl" if device.type == "cuda" else "gloo", timeout=timedelta(hours=12)
+    )
     try:
         yield Processes(dist.get_rank(), count, device)
     finally:

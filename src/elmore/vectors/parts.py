@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from elmore.atomic import atomic_file, refuse_existing
@@ -84,6 +85,7 @@ class _Parts:
         if self._folder.exists():
             if resume:
                 self._check_settings()
+                self._drop_damaged()
                 return
             if not overwrite:
                 raise InputError(
@@ -106,6 +108,17 @@ class _Parts:
                     f"the interrupted run in {self._folder} had {name} = {old!r}, this one has "
                     f"{new!r}. Use the same settings, or --overwrite to start again."
                 )
+
+    def _drop_damaged(self) -> None:
+        """Remove a part that can't be read, and those after it: they are written again."""
+        sound = True
+        for file in self.files():
+            try:
+                pq.read_metadata(file)
+            except pa.ArrowInvalid:
+                sound = False
+            if not sound:
+                file.unlink()
 
     def files(self) -> list[Path]:
         """Return the complete parts, in order."""
