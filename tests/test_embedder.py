@@ -81,7 +81,8 @@ def test_any_batch_and_any_order_agree(embedder: Embedder, batch_words: int) -> 
 
 def test_each_distinct_word_is_encoded_once(bilm: BiLM, embedder: Embedder) -> None:
     encoded: list[int] = []
-    bilm.encode.register_forward_hook(lambda _, args, __: encoded.append(len(args[0])))
+    encode = embedder._fast().encode
+    encode.register_forward_hook(lambda _, args, __: encoded.append(len(args[0])))
     sentences = many_sentences(200)
     embedder.embed(sentences, batch_words=200)
     distinct = {word for words in sentences for word in words}
@@ -236,3 +237,12 @@ def test_a_saved_model_is_loaded_again(embedder: Embedder, tmp_path: Path) -> No
     with pytest.raises(InputError, match="exists already"):
         embedder.save(tmp_path / "m")
     embedder.save(tmp_path / "m", overwrite=True, dtype="float16")
+
+
+def test_weights_that_a_task_has_changed_count(bilm: BiLM, embedder: Embedder) -> None:
+    before = embedder.embed(SENTENCES)
+    with torch.no_grad():
+        bilm.forward_lstms[0].input.weight.mul_(1.5)
+    after = embedder.embed(SENTENCES)
+    assert not np.array_equal(before[0], after[0])
+    np.testing.assert_allclose(after[0], by_hand(bilm, SENTENCES[0]), atol=1e-6)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from elmore.atomic import refuse_existing
 from elmore.bilm.model import BiLM, BiLMState
+from elmore.bilm.packed import can_pack, pack
 from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.pretrained import read_pretrained
 from elmore.errors import InputError
@@ -119,6 +120,7 @@ class Embedder:
         self.provenance = provenance or {}
         self.precision = precision
         self._tokenizer = partial(tokenize, tokenizer=tokenizer, language=language)
+        self._packed: tuple[list[tuple[int, int]], BiLM] | None = None
         self._encode_words: EncodeWords
         if bilm.config.vocab_size is None:
             self._encode_words = partial(encode_words, width=bilm.config.max_characters)
@@ -172,7 +174,7 @@ class Embedder:
         The arguments are those of `embed`.
         """
         self._check_layers(layers)
-        words = _WordVectors(self.bilm, self._encode_words, self.device)
+        words = _WordVectors(self._fast(), self._encode_words, self.device)
         tokenized = self._tokenize(sentences)
         if carry_state:
             yield from self._embed_in_sequence(tokenized, layers, words)
@@ -206,7 +208,7 @@ class Embedder:
 
     def word_vectors(self, words: Sequence[str]) -> Float32[np.ndarray, "N d"]:
         """Return the vectors of words without context, x_k: half the width of layer 0."""
-        lookup = _WordVectors(self.bilm, self._encode_words, self.device)
+        lookup = _WordVectors(self._fast(), self._encode_words, self.device)
         return lookup(check_sentence(words, 0)).float().cpu().numpy()
 
     def encode(self, sentences: Iterable[str | Sentence]) -> TokenBatch:
@@ -229,6 +231,18 @@ class Embedder:
             provenance=self.provenance,
             dtype=dtype,
         )
+
+    def _fast(self) -> BiLM:
+        """Return the biLM that computes: where it is of use, a packed twin of ours.
+
+        The twin is made when it is first needed, and again when a task has changed our weights.
+        """
+        if not can_pack(self.bilm):
+            return self.bilm
+        weights = [(id(p), p._version) for p in self.bilm.parameters()]
+        if self._packed is None or self._packed[0] != weights:
+            self._packed = weights, pack(self.bilm)
+        return self._packed[1]
 
     def _tokenize(self, sentences: Iterable[str | Sentence]) -> Iterator[list[str]]:
         if isinstance(sentences, str):
@@ -274,8 +288,8 @@ class Embedder:
             words(list(chain.from_iterable(framed))).split(lengths.tolist()), batch_first=True
         )  # (B, T, d)
         mask = torch.arange(x.shape[1]) < lengths[:, None]
-        with _evaluating(self.bilm):
-            output = self.bilm.contextualize(x, mask.to(self.device), state)
+        with _evaluating(words.bilm):
+            output = words.bilm.contextualize(x, mask.to(self.device), state)
         chosen = _choose(output.layers, layers).float().cpu().numpy()  # (B, J, T, D) or (B, T, D)
         # Copies: a view of one sentence would keep the whole padded batch alive.
         vectors = [
@@ -304,7 +318,7 @@ class _WordVectors:
     """
 
     def __init__(self, bilm: BiLM, encode: EncodeWords, device: torch.device) -> None:
-        self._bilm = bilm
+        self.bilm = bilm
         self._encode = encode
         self._device = device
         self._row: dict[str, int] = {}
@@ -325,13 +339,13 @@ class _WordVectors:
             self._table = self._room_for(len(words))
         for some in _chunks(words, _ENCODED_AT_ONCE):
             rows = range(len(self._row), len(self._row) + len(some))
-            self._table[rows.start : rows.stop] = self._bilm.encode(
+            self._table[rows.start : rows.stop] = self.bilm.encode(
                 self._encode(some).to(self._device)
             )
             self._row |= zip(some, rows, strict=True)
 
     def _room_for(self, count: int) -> Float[Tensor, "N d"]:
-        return next(self._bilm.parameters()).new_empty(count, self._bilm.config.dim)
+        return next(self.bilm.parameters()).new_empty(count, self.bilm.config.dim)
 
 
 def _chunks(words: list[str], size: int) -> Iterator[list[str]]:
