@@ -56,3 +56,11 @@ def test_all_public_names_exist() -> None:
         assert getattr(elmore, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'elmo'"):
         elmore.elmo  # noqa: B018
+
+
+def test_python_dash_m_is_the_command() -> None:
+    command = [sys.executable, "-m", "elmore", "--version"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    import elmore
+
+    assert done.stdout.strip() == elmore.__version__

@@ -6,36 +6,79 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
-from elmore.pretrain.config import read_config
+from elmore.pretrain.config import PretrainConfig, read_config
 from elmore.pretrain.run import pretrain
+from elmore.training.checkpoints import checkpoint_files
 from tests.pretrain.conftest import SETTINGS
 
+CHANGES = [*SETTINGS, "bilm.dropout=0.0", "training.epochs=1"]
 
-def free_port() -> int:
+# Asks every process to stop at a step of its choice, as a cluster does that wants its machine back.
+WORKER = """
+import os, signal, sys
+import elmore.pretrain.loop as loop
+from elmore.cli import main
+real = loop.Pretraining._train_step
+def step(self, *args):
+    if self.step == int(os.environ.get("STOP_AT", -1)):
+        os.kill(os.getpid(), signal.SIGTERM)
+    return real(self, *args)
+loop.Pretraining._train_step = step
+main()
+"""
+
+
+@pytest.fixture
+def config() -> PretrainConfig:
+    return read_config(size="tiny", changes=CHANGES)
+
+
+def train_in_two_processes(text: Path, folder: Path, **env: object) -> subprocess.CompletedProcess:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def test_two_processes_equal_one(text: Path, tmp_path: Path) -> None:
-    settings = [*SETTINGS, "bilm.dropout=0.0", "training.epochs=1"]
-    flags = [part for setting in settings for part in ("--set", setting)]
+        port = probe.getsockname()[1]
+    script = folder.parent / "worker.py"
+    script.write_text(WORKER)
+    flags = [part for change in CHANGES for part in ("--set", change)]
     command = [
         sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2",
-        f"--master-port={free_port()}", "-m", "elmore", "pretrain", str(text),
-        "-o", str(tmp_path / "many"), "--size", "tiny", "--cache", str(tmp_path / "c"),
-        "--workers", "1", "--device", "cpu", *flags,
+        f"--master-port={port}", str(script), "pretrain", str(text), "-o", str(folder),
+        "--size", "tiny", "--cache", str(folder.parent / "c"), "--workers", "1",
+        "--device", "cpu", *flags,
     ]  # fmt: skip
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    one = read_config(size="tiny", changes=settings)
-    pretrain([text], tmp_path / "one", one, cache=tmp_path / "c", workers=1, device="cpu")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **{k: str(v) for k, v in env.items()}}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def assert_close_runs(a: Path, b: Path) -> None:
     for name in ("model", "softmax"):
-        expected = load_file(tmp_path / "one" / f"{name}.safetensors")
-        found = load_file(tmp_path / "many" / f"{name}.safetensors")
+        expected, found = (load_file(run / f"{name}.safetensors") for run in (a, b))
         for key in expected:
             torch.testing.assert_close(found[key], expected[key], atol=1e-4, rtol=1e-3)
+
+
+def test_two_processes_equal_one(text: Path, tmp_path: Path, config: PretrainConfig) -> None:
+    done = train_in_two_processes(text, tmp_path / "two")
+    assert done.returncode == 0, done.stderr[-3000:]
+    pretrain([text], tmp_path / "one", config, cache=tmp_path / "c", workers=1, device="cpu")
+    assert_close_runs(tmp_path / "one", tmp_path / "two")
+
+
+def test_one_process_goes_on_where_two_were_stopped(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    stopped = train_in_two_processes(text, tmp_path / "two", STOP_AT=12)
+    assert stopped.returncode != 0
+    assert [p.name for p in checkpoint_files(tmp_path / "two" / "checkpoints")] == [
+        "step-000000013.safetensors"
+    ]
+    for name, resume in (("two", True), ("one", False)):
+        pretrain(
+            [text], tmp_path / name, config, cache=tmp_path / "c", workers=1, device="cpu",
+            resume=resume,
+        )  # fmt: skip
+    assert_close_runs(tmp_path / "one", tmp_path / "two")
