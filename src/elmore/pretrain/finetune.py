@@ -11,20 +11,18 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from elmore.atomic import refuse_existing
 from elmore.bilm.language_model import LanguageModel
-from elmore.bilm.model import BiLM
-from elmore.bilm.softmax import Softmax
 from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.pretrained import read_pretrained
 from elmore.embedder import find_device
 from elmore.errors import InputError
 from elmore.pretrain.config import PretrainConfig, RunConfig, TrainingConfig
+from elmore.pretrain.heldout import Report, read_heldout
 from elmore.pretrain.loop import Pretraining
-from elmore.pretrain.run import CACHE, Report, Watch, read_heldout
-from elmore.text.corpus import Corpus, encode_corpus
+from elmore.pretrain.model import new_model
+from elmore.pretrain.run import CACHE, Watch
+from elmore.text.corpus import encode_corpus
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.processes import Processes
 from elmore.training.settings import read_settings
@@ -86,7 +84,7 @@ def finetune(
             start = LanguageModel(bilm, softmax), words
         else:
             report({"note": "no softmax comes with these weights: it is learned first"})
-            start = _with_new_softmax(bilm, corpus, config)
+            start = new_model(config, corpus, bilm)
             bilm.requires_grad_(False)
             _train(prepare(start), report)
             bilm.requires_grad_(True)
@@ -119,17 +117,6 @@ def _train(run: Pretraining, report: Report) -> None:
     run.start_from_here()  # these weights may turn out to be the best
     for record in run.run():
         report(record)
-
-
-def _with_new_softmax(
-    bilm: BiLM, corpus: Corpus, config: PretrainConfig
-) -> tuple[LanguageModel, Vocabulary]:
-    vocabulary = corpus.vocabulary(
-        max_size=config.vocabulary.max_size, min_count=config.vocabulary.min_count
-    )
-    torch.manual_seed(config.training.seed)
-    softmax = Softmax(dim=bilm.config.dim, vocab_size=len(vocabulary))
-    return LanguageModel(bilm, softmax), vocabulary
 
 
 def read_finetune_config(changes: Sequence[str] = ()) -> PretrainConfig:

@@ -10,7 +10,7 @@ import json
 import math
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,14 @@ from torch import Tensor
 from elmore.atomic import atomic_file
 from elmore.bilm.language_model import LanguageModel
 from elmore.bilm.lstm import LSTMState
-from elmore.bilm.model import BiLM, BiLMState
-from elmore.bilm.softmax import Negatives, Softmax
+from elmore.bilm.model import BiLMState
+from elmore.bilm.softmax import Negatives
 from elmore.errors import InputError
 from elmore.pretrain.config import NEVER, PretrainConfig
 from elmore.pretrain.data import Prepared, prepare
+from elmore.pretrain.heldout import split_heldout
+from elmore.pretrain.meter import Meter
+from elmore.pretrain.model import new_model
 from elmore.pretrain.perplexity import Perplexity, measure_perplexity
 from elmore.pretrain.step import train_step
 from elmore.text.corpus import Corpus
@@ -105,7 +108,7 @@ class Pretraining:
         self.worse = 0
         self.step = 0
         self.seconds = 0.0
-        self.meter = _Meter(processes.device)
+        self.meter = Meter(processes.device)
         self.state = self._zero_state()
         self.data_state: dict[str, np.ndarray] | None = None
 
@@ -378,69 +381,6 @@ class Pretraining:
             "sentences": zlib.crc32(self.sentences.data),
             "heldout": zlib.crc32(json.dumps([list(words) for words in self.heldout]).encode()),
         }
-
-
-class _Meter:
-    """Sums of what steps report, on the device until somebody reads them."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._reset()
-
-    def _reset(self) -> None:
-        self._steps = 0
-        self._losses = torch.zeros(2, device=self._device)
-        self._grad_norm = torch.zeros((), device=self._device)
-        self._total = torch.zeros((), device=self._device)
-        self._began = time.monotonic()
-
-    def add(self, losses: Tensor, grad_norm: Tensor) -> None:
-        self._steps += 1
-        self._losses = self._losses + losses
-        self._grad_norm = grad_norm
-        self._total = self._total + losses.sum() + grad_norm
-
-    def finite(self) -> bool:
-        """Whether every loss and every gradient since the last reading was a number."""
-        return bool(torch.isfinite(self._total))
-
-    def read(self) -> tuple[int, Tensor, float, float]:
-        """Return steps, mean losses, the last norm and the seconds since the last reading."""
-        seconds = time.monotonic() - self._began
-        found = (self._steps, self._losses / self._steps, float(self._grad_norm), seconds)
-        self._reset()
-        return found
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {"steps": torch.tensor(self._steps), "losses": self._losses}
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        self._steps = int(tensors["steps"])
-        self._losses = tensors["losses"].to(self._device)
-
-
-def new_model(config: PretrainConfig, corpus: Corpus) -> tuple[LanguageModel, Vocabulary]:
-    """Draw a language model for the words of a text."""
-    vocabulary = corpus.vocabulary(
-        max_size=config.vocabulary.max_size, min_count=config.vocabulary.min_count
-    )
-    torch.manual_seed(config.training.seed)
-    bilm = BiLM(config.bilm)
-    softmax = Softmax(dim=config.bilm.dim, vocab_size=len(vocabulary))
-    return LanguageModel(bilm, softmax), vocabulary
-
-
-def split_heldout(corpus: Corpus, share: float, at_most: int) -> tuple[list[list[str]], np.ndarray]:
-    """Keep some sentences aside; return their words, and the numbers of all others."""
-    count = min(at_most, int(share * corpus.num_sentences))
-    order = np.random.default_rng(0).permutation(corpus.num_sentences)
-    aside, rest = np.sort(order[:count]), np.sort(order[count:])
-    words = corpus.words() if count else []
-    starts = corpus.starts
-    sentences = [
-        [words[token] for token in corpus.tokens[starts[i] + 1 : starts[i + 1] - 1]] for i in aside
-    ]
-    return sentences, rest
 
 
 def _seed(*numbers: int) -> int:

@@ -19,10 +19,9 @@ from elmore.checkpoint.directory import CONFIG, write_files
 from elmore.embedder import find_device
 from elmore.errors import InputError, MissingExtraError, require
 from elmore.pretrain.config import PretrainConfig, read_config
+from elmore.pretrain.heldout import Report, read_heldout
 from elmore.pretrain.loop import Pretraining
-from elmore.pretrain.overlap import count_shared
-from elmore.text.corpus import Corpus, Encoded, TextConfig, encode_corpus, sentences_of
-from elmore.text.lines import read_lines
+from elmore.text.corpus import Encoded, encode_corpus
 from elmore.training.checkpoints import (
     DamagedCheckpointError,
     checkpoint_files,
@@ -34,9 +33,6 @@ from elmore.training.settings import write_settings
 from elmore.training.tensorboard import TensorBoard
 
 CACHE = Path.home() / ".cache" / "elmore"
-
-Report = Callable[[dict[str, Any]], None]
-"""Takes each line of metrics.jsonl, and `{"note": ...}` for what a person should know."""
 
 Watch = Callable[[Iterator[Encoded]], Iterator[Encoded]]
 """Wraps the stream of encoded text, to show how far it is."""
@@ -109,22 +105,6 @@ def pretrain(
 
 def _silence(_: dict[str, Any]) -> None:
     """Say nothing: one of many processes speaks for all."""
-
-
-def read_heldout(path: Path, config: TextConfig, corpus: Corpus, report: Report) -> list[list[str]]:
-    """Read held-out sentences; say so if some are in the training text."""
-    sentences = list(sentences_of(read_lines(path), config))
-    if not sentences:
-        raise InputError(f"{path} holds no sentences; expected held-out text")
-    shared = count_shared(corpus, sentences)
-    if shared:
-        report(
-            {
-                "note": f"{shared:,} of the {len(sentences):,} held-out sentences are in the "
-                "training text too: perplexity will look better than it is"
-            }
-        )
-    return sentences
 
 
 def _check_folder(folder: Path, config: PretrainConfig, *, resume: bool, overwrite: bool) -> None:

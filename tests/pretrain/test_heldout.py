@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from elmore.pretrain import overlap
-from elmore.pretrain.overlap import count_shared
+from elmore.pretrain import heldout
+from elmore.pretrain.heldout import count_shared
 from elmore.text.corpus import TextConfig, encode_corpus
 
 TEXT = [f"word{i % 7} word{i % 5} end{i % 11}" for i in range(60)] + ["a", "a b c d e f g h"]
@@ -15,7 +15,7 @@ TEXT = [f"word{i % 7} word{i % 5} end{i % 11}" for i in range(60)] + ["a", "a b 
 def test_shared_sentences_are_counted(
     tmp_path: Path, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overlap, "_TOKENS_AT_ONCE", block)
+    monkeypatch.setattr(heldout, "_TOKENS_AT_ONCE", block)
     (tmp_path / "t.txt").write_text("\n".join(TEXT))
     lines = TextConfig(tokenizer="whitespace", sentences="lines")
     corpus = encode_corpus([tmp_path / "t.txt"], tmp_path / "c", lines, workers=1)
