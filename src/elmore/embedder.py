@@ -32,6 +32,7 @@ from elmore.text.sentences import (
     batch_sentences,
     check_sentence,
     frame,
+    group_by_length,
 )
 from elmore.text.tokenize import TokenizerName, tokenize
 from elmore.text.vocabulary import Vocabulary
@@ -182,7 +183,7 @@ class Embedder:
         size = batch_words or (1024 if self.device.type == "cpu" else 16_384)
         for window in _windows(tokenized, size * _BATCHES_SORTED):
             found: dict[int, Embedded] = {}
-            for rows in _batches([len(tokens) + 2 for tokens in window], size):
+            for rows in group_by_length([len(tokens) + 2 for tokens in window], size):
                 chosen = [window[row] for row in rows]
                 vectors, _ = self._run(chosen, layers, words, state=None)
                 found |= zip(rows, map(Embedded, chosen, vectors), strict=True)
@@ -373,17 +374,6 @@ def _windows(sentences: Iterable[list[str]], max_words: int) -> Iterator[list[li
             window, count = [], 0
     if window:
         yield window
-
-
-def _batches(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """Group sentences of like length, so that a padded batch has at most `max_tokens`."""
-    batch: list[int] = []
-    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if batch and lengths[row] * (len(batch) + 1) > max_tokens:
-            yield batch
-            batch = []
-        batch.append(row)
-    yield batch
 
 
 def find_device(device: Device) -> torch.device:

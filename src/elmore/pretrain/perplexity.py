@@ -17,7 +17,7 @@ from torch import Tensor
 from elmore.bilm.language_model import LanguageModel
 from elmore.errors import InputError
 from elmore.text.characters import encode_words
-from elmore.text.sentences import batch_sentences
+from elmore.text.sentences import batch_sentences, group_by_length
 from elmore.text.vocabulary import Vocabulary
 
 _SORTED_AT_ONCE = 4096  # sentences
@@ -111,11 +111,5 @@ def _batches(sentences: Iterable[Sequence[str]], batch_words: int) -> Iterator[l
 
 
 def _by_length(sentences: list[Sequence[str]], batch_words: int) -> Iterator[list[Sequence[str]]]:
-    batch: list[Sequence[str]] = []
-    for sentence in sorted(sentences, key=len):
-        if batch and (len(sentence) + 2) * (len(batch) + 1) > batch_words:
-            yield batch
-            batch = []
-        batch.append(sentence)
-    if batch:
-        yield batch
+    for rows in group_by_length([len(words) + 2 for words in sentences], batch_words):
+        yield [sentences[row] for row in rows]

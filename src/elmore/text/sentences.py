@@ -4,7 +4,7 @@
                    <S> c </S> _            1 1 1 0
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -72,3 +72,15 @@ def check_sentence(words: Sentence, index: int) -> Sentence:
                 "expected a string."
             )
     return words
+
+
+def group_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+    """Yield the numbers of sentences of like length, few enough for `max_tokens` when padded."""
+    group: list[int] = []
+    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if group and lengths[row] * (len(group) + 1) > max_tokens:
+            yield group
+            group = []
+        group.append(row)
+    if group:
+        yield group
