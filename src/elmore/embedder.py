@@ -19,7 +19,7 @@ from torch import Tensor
 
 from elmore.atomic import refuse_existing
 from elmore.bilm.model import BiLM, BiLMState
-from elmore.bilm.packed import can_pack, pack
+from elmore.bilm.packed import pack, worth_packing
 from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.pretrained import read_pretrained
 from elmore.errors import InputError
@@ -238,7 +238,7 @@ class Embedder:
 
         The twin is made when it is first needed, and again when a task has changed our weights.
         """
-        if not can_pack(self.bilm):
+        if not worth_packing(self.bilm):
             return self.bilm
         weights = [(id(p), p._version) for p in self.bilm.parameters()]
         if self._packed is None or self._packed[0] != weights:

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from elmore.bilm import packed
 from elmore.bilm.model import BiLM
-from elmore.bilm.packed import can_pack, pack
+from elmore.bilm.packed import can_pack, pack, worth_packing
 from elmore.checkpoint.pretrained import read_pretrained
 from elmore.text.characters import encode_words
 from elmore.text.sentences import batch_sentences
@@ -20,7 +21,7 @@ SENTENCES = [["the", "bank", "of", "the", "river", "."] * 30, ["rates"], []]
 def test_a_packed_twin_gives_the_same(name: str, tmp_path: Path) -> None:
     release = write_release(tmp_path, VARIANTS[name])
     bilm, vocabulary, *_ = read_pretrained(release.weights_file)
-    if not can_pack(bilm):
+    if not can_pack():
         pytest.skip("no oneDNN here")
     width = bilm.config.max_characters
     encode = vocabulary.encode_words if vocabulary else lambda words: encode_words(words, width)
@@ -31,6 +32,10 @@ def test_a_packed_twin_gives_the_same(name: str, tmp_path: Path) -> None:
         torch.testing.assert_close(a.cell, b.cell, rtol=1e-5, atol=2e-6)
 
 
-def test_packing_is_for_float32_on_a_cpu(bilm: BiLM) -> None:
-    assert can_pack(bilm) == torch.backends.mkldnn.is_available()
-    assert not can_pack(bilm.bfloat16())
+def test_packing_is_for_large_matrices_in_float32_on_a_cpu(
+    bilm: BiLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not worth_packing(bilm)
+    monkeypatch.setattr(packed, "_SMALLEST", 1)
+    assert worth_packing(bilm) == can_pack()
+    assert not worth_packing(bilm.bfloat16())

@@ -10,12 +10,20 @@ from torch import Tensor, nn
 
 from elmore.bilm.model import BiLM
 
+_REORDER = "_reorder_linear_weight"
+_SMALLEST = 2**16  # below this, a product takes less time than to find out how to do it
 
-def can_pack(bilm: BiLM) -> bool:
-    """Tell whether a biLM is where packed weights are of use: on a CPU with oneDNN, in float32."""
+
+def can_pack() -> bool:
+    """Tell whether PyTorch has what packing needs."""
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, _REORDER)
+
+
+def worth_packing(bilm: BiLM) -> bool:
+    """Tell whether packed weights are of use: on a CPU, in float32, for large matrices."""
     weight = next(bilm.parameters())
-    has_onednn = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, _REORDER)
-    return has_onednn and weight.device.type == "cpu" and weight.dtype == torch.float32
+    plain = weight.device.type == "cpu" and weight.dtype == torch.float32
+    return plain and bilm.config.dim * bilm.config.cell_dim >= _SMALLEST and can_pack()
 
 
 def pack(bilm: BiLM) -> BiLM:
@@ -28,9 +36,6 @@ def pack(bilm: BiLM) -> BiLM:
             if isinstance(child, nn.Linear):
                 setattr(module, name, PackedLinear(child))
     return twin.eval()
-
-
-_REORDER = "_reorder_linear_weight"
 
 
 class PackedLinear(nn.Module):
