@@ -50,6 +50,22 @@ def test_queries_have_one_word_in_brackets() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "excerpt"),
+    [
+        ("She wrote a [play] .", "   She wrote a [play] ."),
+        ("[play] it again , you", "               [play] it again , you"),
+        (
+            "After the war he began to write a [play] in verse about his years abroad",
+            "... to write a [play] in verse ...",
+        ),
+        ("antidisestablishmentarian [play]", "           ... [play]"),
+    ],
+)
+def test_excerpts_are_whole_words_around_an_aligned_word(text: str, excerpt: str) -> None:
+    assert parse_query(text).excerpt(14) == excerpt
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("no brackets", "expected one word in brackets, found 0"),

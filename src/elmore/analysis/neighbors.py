@@ -5,11 +5,12 @@ Q queries, W words of a sentence, D dim.
 
 import bisect
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float, Float32
 
 from elmore.embedder import Embedder
 from elmore.errors import InputError
@@ -32,6 +33,16 @@ class Occurrence(NamedTuple):
     def __str__(self) -> str:
         before, after = self.tokens[: self.position], self.tokens[self.position + 1 :]
         return " ".join([*before, f"[{self.word}]", *after])
+
+    def excerpt(self, width: int = 36) -> str:
+        """Return the word and the words that fit into `width` characters on either side of it.
+
+        The left side is padded, so that excerpts one below the other have their words aligned.
+        """
+        before, after = self.tokens[: self.position], self.tokens[self.position + 1 :]
+        backward = textwrap.shorten(" ".join(before)[::-1], width, placeholder=" ...")
+        right = textwrap.shorten(" ".join(after), width, placeholder=" ...")
+        return f"{backward[::-1]:>{width}} [{self.word}] {right}".rstrip()
 
 
 class Neighbor(NamedTuple):
@@ -80,10 +91,10 @@ def nearest_neighbors(
     if not queries:
         return []
     sentences = embedder.embed([query.tokens for query in queries], layers=layer)
-    targets = _unit(np.stack([s[q.position] for s, q in zip(sentences, queries, strict=True)]))
+    targets = unit(np.stack([s[q.position] for s, q in zip(sentences, queries, strict=True)]))
     best: list[list[Neighbor]] = [[] for _ in queries]
     for line, (tokens, vectors) in enumerate(embedder.stream(corpus, layers=layer)):
-        similarities = targets @ _unit(vectors).T  # (Q, W)
+        similarities = targets @ unit(vectors).T  # (Q, W)
         for query, row, kept in zip(queries, similarities, best, strict=True):
             if tokens != query.tokens:
                 _keep_best(kept, k, tokens, line, row)
@@ -105,7 +116,7 @@ def _keep_best(
         del kept[k:]
 
 
-def _unit(vectors: Float32[np.ndarray, "N D"]) -> Float32[np.ndarray, "N D"]:
+def unit(vectors: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N D"]:
     """Scale vectors to length 1, so that a product is a cosine; a zero vector stays."""
     length = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return vectors / np.maximum(length, np.finfo(np.float32).tiny)
