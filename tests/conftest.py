@@ -37,3 +37,12 @@ def published(request: pytest.FixtureRequest) -> Path:
     if not folder.is_dir():
         pytest.skip("the published fixtures are not on this machine")
     return folder
+
+
+@pytest.fixture
+def tasks() -> Path:
+    """The folder of the tasks' data."""
+    folder = SHARED / "tasks"
+    if not folder.is_dir():
+        pytest.skip("the data of the tasks is not on this machine")
+    return folder

@@ -1,0 +1,152 @@
+"""Section 5.3 of the paper: what each layer knows of senses (Table 5) and tags (Table 6).
+
+Run as: python experiments/intrinsic.py MODEL --wsd DIR --pos DIR [--json]
+
+Files are plain or end in .xz, the evaluation sets a folder or a .tar.xz:
+
+    wsd/  semcor.data.xml  semcor.gold.key.txt  index.sense
+          Evaluation_Datasets/senseval2/senseval2.data.xml, senseval2.gold.key.txt, ...
+    pos/  *train.conllu  *dev.conllu  *test.conllu
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import elmore
+from elmore.analysis.pos import TagSet, embed_words, probe_pos, read_conllu
+from elmore.analysis.wsd import (
+    Instance,
+    average_senses,
+    disambiguate,
+    f1,
+    instances_of,
+    read_first_senses,
+    read_wsd,
+)
+from elmore.cli.progress import with_progress
+from elmore.embedder import Embedder
+from elmore.errors import InputError
+
+SETS = ("senseval2", "senseval3", "semeval2007", "semeval2013", "semeval2015")
+COLUMNS = ("ALL", *SETS)
+FIRST_SENSE = "first sense"
+SUFFIXES = ("", ".xz")
+
+Table = dict[str, dict[str, float]]
+"""Row (the baseline, then the layers) and column to a score in percent."""
+
+
+def find(folder: Path, pattern: str) -> Path:
+    """Return the one file of a name, plain or compressed."""
+    found = sorted(path for suffix in SUFFIXES for path in folder.glob(pattern + suffix))
+    if len(found) != 1:
+        raise InputError(f"{folder} has {len(found)} files {pattern} or {pattern}.xz; expected one")
+    return found[0]
+
+
+@contextmanager
+def unpacked(folder: Path, name: str) -> Iterator[Path]:
+    """Yield a folder that may be there as an archive."""
+    if (folder / name).is_dir():
+        yield folder / name
+        return
+    with tempfile.TemporaryDirectory(prefix="elmore-") as temporary:
+        # "data" refuses members that would land outside the folder.
+        shutil.unpack_archive(find(folder, f"{name}.tar"), temporary, filter="data")
+        yield Path(temporary) / name
+
+
+def measure_wsd(embedder: Embedder, folder: Path, table: Table) -> None:
+    """Add F1 of every layer, and of the first sense in WordNet, to the table."""
+    first_senses = read_first_senses(find(folder, "index.sense"))
+    with unpacked(folder, "Evaluation_Datasets") as sets:
+        texts = {
+            name: read_wsd(
+                find(sets / name, f"{name}.data.xml"), find(sets / name, f"{name}.gold.key.txt")
+            )
+            for name in SETS
+        }
+    semcor = read_wsd(find(folder, "semcor.data.xml"), find(folder, "semcor.gold.key.txt"))
+    averages = average_senses(
+        embedder, with_progress(semcor, "sentences of SemCor embedded", len(semcor))
+    )
+    everything: list[Instance] = []
+    answers_to_all: dict[str, list[str | None]] = {row: [] for row in table}
+    for name, text in texts.items():
+        instances = instances_of(text)
+        first = [first_senses.get(instance.lexeme) for instance in instances]
+        by_row = [first, *disambiguate(embedder, text, averages, first_senses)]
+        everything += instances
+        for row, answers in zip(table, by_row, strict=True):
+            table[row][name] = 100 * f1(answers, instances)
+            answers_to_all[row] += answers
+    for row, answers in answers_to_all.items():
+        table[row]["ALL"] = 100 * f1(answers, everything)
+
+
+def measure_pos(embedder: Embedder, folder: Path, tag_set: TagSet, table: Table) -> None:
+    """Add the accuracy of a linear classifier on every layer to the table."""
+    texts = [
+        read_conllu(find(folder, f"*{name}.conllu"), tag_set) for name in ("train", "dev", "test")
+    ]
+    words = [
+        embed_words(embedder, with_progress(text, "sentences of the treebank embedded", len(text)))
+        for text in texts
+    ]
+    print("training a linear classifier on each layer", file=sys.stderr)
+    for layer, accuracy in enumerate(probe_pos(*words)):
+        table[f"layer {layer}"]["POS"] = 100 * accuracy
+
+
+def show(table: Table) -> None:
+    """Print the table: a row for the baseline, and one for each layer."""
+    columns = [name for name in (*COLUMNS, "POS") if any(name in row for row in table.values())]
+    print(" " * 11, *(f"{name:>11}" for name in columns))
+    for name, row in table.items():
+        if row:
+            scores = (f"{row[column]:11.1f}" if column in row else " " * 11 for column in columns)
+            print(f"{name:11}", *scores)
+
+
+def main() -> None:
+    """Measure what is asked for and print one table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", help="folder of a model, or whatever elmore.load takes")
+    parser.add_argument("--wsd", type=Path, metavar="DIR", help="SemCor, WordNet, evaluation sets")
+    parser.add_argument("--pos", type=Path, metavar="DIR", help="a treebank in CoNLL-U")
+    parser.add_argument("--tags", choices=("xpos", "upos"), default="xpos", help="of the treebank")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    args = parser.parse_args()
+    if not (args.wsd or args.pos):
+        parser.error("nothing to measure: give --wsd DIR, --pos DIR or both")
+    try:
+        table = measure(args)
+    except (InputError, OSError) as error:
+        parser.error(str(error))
+    if args.json:
+        print(json.dumps(table))
+    else:
+        show(table)
+
+
+def measure(args: argparse.Namespace) -> Table:
+    """Load the model and fill the table."""
+    embedder = elmore.load(args.model, device=args.device)
+    table: Table = {FIRST_SENSE: {}}
+    table |= {f"layer {layer}": {} for layer in range(embedder.num_layers)}
+    if args.wsd:
+        measure_wsd(embedder, args.wsd, table)
+    if args.pos:
+        measure_pos(embedder, args.pos, args.tags, table)
+    return table
+
+
+if __name__ == "__main__":
+    main()
