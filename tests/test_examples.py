@@ -11,7 +11,7 @@ from elmore.vectors.formats import read_vectors
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def test_demo_shows_neighbors_and_writes_its_files(
+def test_senses_shows_neighbors_and_writes_its_files(
     embedder: Embedder,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -20,7 +20,7 @@ def test_demo_shows_neighbors_and_writes_its_files(
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     embedder.save("model")
-    runpy.run_path(str(EXAMPLES / "demo.py"))["main"]("model")
+    runpy.run_path(str(EXAMPLES / "senses.py"))["main"]("model")
 
     printed = capsys.readouterr().out.splitlines()
     assert max(map(len, printed)) <= 100

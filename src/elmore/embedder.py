@@ -68,7 +68,8 @@ def load(
     """Load a model to embed sentences with.
 
     Args:
-        model: A folder written by elmore, released HDF5 weights, or an archive of either.
+        model: A folder written by elmore, released HDF5 weights, or an archive of either; the
+            English model that ships with elmore if not given.
         options: The options.json of HDF5 weights; looked for beside them if not given.
         vocab: The vocabulary of a model that reads words instead of characters.
         device: `auto` takes a GPU if there is one.
@@ -76,11 +77,6 @@ def load(
         tokenizer: For sentences that come as strings.
         language: ISO 639-1 code, for the rules of the tokenizer.
     """
-    if model is None:
-        raise InputError(
-            "no pre-trained model ships with this version; name a folder or HDF5 weights: "
-            'elmore.load("my-elmo"), or --model my-elmo on the command line'
-        )
     pretrained = read_pretrained(model, options=options, vocab=vocab)
     return Embedder(
         pretrained.bilm,

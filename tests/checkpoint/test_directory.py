@@ -9,9 +9,16 @@ from safetensors.torch import load_file, save_file
 
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
-from elmore.checkpoint.directory import read_config, read_directory, write_directory
+from elmore.bilm.softmax import Softmax
+from elmore.checkpoint.directory import (
+    read_config,
+    read_directory,
+    read_softmax,
+    write_directory,
+)
 from elmore.errors import InputError
 from elmore.text.characters import encode_sentences
+from elmore.text.vocabulary import Vocabulary
 
 BATCH = encode_sentences([["He", "sat", "by", "the", "bank"], ["Banks", "fail"]])
 
@@ -139,3 +146,38 @@ def test_a_folder_is_replaced_whole(bilm: BiLM, folder: Path) -> None:
     write_directory(bilm, folder)
     assert {p.name for p in folder.iterdir()} == {"config.json", "model.safetensors"}
     assert [p.name for p in folder.parent.iterdir()] == ["model"]
+
+
+def test_weights_in_several_files(bilm: BiLM, tmp_path: Path) -> None:
+    write_directory(bilm, tmp_path / "m", max_file_bytes=4_000)
+    files = sorted(path.name for path in (tmp_path / "m").glob("*.safetensors"))
+    assert len(files) > 1
+    assert files == [
+        f"model-{i:05}-of-{len(files):05}.safetensors" for i in range(1, len(files) + 1)
+    ]
+    parts = [load_file(tmp_path / "m" / name) for name in files]
+    # No part is larger than asked, unless it is a single tensor.
+    assert all(len(p) == 1 or sum(t.nbytes for t in p.values()) <= 4_000 for p in parts)
+    assert torch.equal(read_directory(tmp_path / "m")(*BATCH).layers, bilm(*BATCH).layers)
+    (tmp_path / "m" / files[0]).unlink()
+    with pytest.raises(InputError, match=f"should hold {len(files)} files of weights"):
+        read_directory(tmp_path / "m")
+
+
+def test_a_softmax_in_whole_numbers(bilm: BiLM, tmp_path: Path) -> None:
+    vocabulary = Vocabulary(["<S>", "</S>", "<UNK>", "bank", "river"])
+    softmax = Softmax(dim=bilm.config.dim, vocab_size=5)
+    with torch.no_grad():
+        softmax.weight[3] *= 100  # rows of any size are kept to the same number of digits
+        softmax.weight[4] = 0
+        softmax.bias.copy_(torch.arange(5.0))
+    write_directory(
+        bilm, tmp_path / "m", vocabulary=vocabulary, softmax=softmax, softmax_dtype="int8"
+    )
+    stored = load_file(tmp_path / "m" / "softmax.safetensors")
+    assert stored["weight"].dtype == torch.int8
+    found = read_softmax(tmp_path / "m", vocabulary, bilm.config.dim)
+    largest = softmax.weight.abs().amax(dim=1)
+    # Half a step of 127 is the most that rounding can cost.
+    assert torch.all((found.weight - softmax.weight).abs().amax(dim=1) <= largest / 253)
+    assert torch.equal(found.bias, softmax.bias)

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from elmore.checkpoint import pretrained
 from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.hdf5 import read_hdf5
-from elmore.checkpoint.pretrained import read_pretrained
+from elmore.checkpoint.pretrained import find_model, read_pretrained
 from elmore.embedder import Embedder, load
 from elmore.errors import InputError
 from tests.oracles.releases import VARIANTS, VOCABULARY, Release, write_release
@@ -70,6 +71,28 @@ def test_a_word_input_bilm_needs_a_vocabulary(tmp_path: Path) -> None:
         Embedder(read_hdf5(release.weights_file, release.options_file))
 
 
+def test_models_that_ship_are_found_by_name(
+    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bilm = read_hdf5(release.weights_file, release.options_file)
+    shipped = tmp_path / "shipped"
+    write_directory(bilm, shipped / "en")
+    write_directory(bilm, shipped / "old")
+    monkeypatch.setattr(pretrained, "SHIPPED", shipped)
+    monkeypatch.chdir(tmp_path)
+    assert [find_model(m) for m in (None, "en", "old")] == [
+        shipped / "en", shipped / "en", shipped / "old",
+    ]  # fmt: skip
+    expected = vectors(release.weights_file, options=release.options_file)
+    np.testing.assert_array_equal(vectors(), expected)
+    np.testing.assert_array_equal(vectors("old"), expected)
+    # A name is a path first, and never a way around the folder of models.
+    write_directory(bilm, tmp_path / "old")
+    assert find_model("old") == Path("old")
+    assert find_model("new") == Path("new")
+    assert find_model("../shipped/en") == Path("../shipped/en")
+
+
 def test_what_is_no_model_is_named(release: Release, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "bad.zip").write_text("no archive")
@@ -79,8 +102,6 @@ def test_what_is_no_model_is_named(release: Release, tmp_path: Path) -> None:
         load(tmp_path / "empty")
     with pytest.raises(InputError, match="is not a readable archive"):
         load(tmp_path / "bad.zip")
-    with pytest.raises(InputError, match="no pre-trained model ships"):
-        load()
     damaged = Path(shutil.make_archive(str(tmp_path / "a"), "zip", release.weights_file.parent))
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:500] + b"garbage" * 50 + whole[850:])

@@ -126,7 +126,6 @@ def test_embed_refuses_outputs_that_cannot_be(run, folder: Path) -> None:
     [
         (("-m", "nothing"), "nothing: no such model"),
         (("-m", "text.txt"), "text.txt"),
-        ((), "no pre-trained model ships"),
         (("-m", "model", "--layers", "7"), "a number from 0 to 2"),
         (("-m", "model", "--resume", "--carry-state"), "does not go with --carry-state"),
     ],
@@ -240,6 +239,9 @@ def test_info_of_a_model(run, folder: Path) -> None:
     assert facts["provenance"] == {"made": "up"}
     text = run("info", "model").out
     assert "3 layers of 32 dimensions a word" in text
+    assert "Made of nothing" not in text
+    Path("model", "README.md").write_text("# A model\n\nMade of nothing.\n")
+    assert run("info", "model").out.endswith("# A model\n\nMade of nothing.\n")
     refused(run("info", "nowhere"), "nowhere: no such model")
 
 

@@ -1,11 +1,14 @@
 """elmore's own format: a folder with config.json and model.safetensors.
 
 A language model has softmax.safetensors and vocab.txt besides; a model that reads words has the
-latter alone.
+latter alone. Weights may be in several files, model-00001-of-00002.safetensors and so on, where
+one would be too large for those who have to carry it.
 """
 
 import json
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +24,7 @@ from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.bilm.softmax import Softmax
 from elmore.checkpoint.assign import build
+from elmore.checkpoint.quantize import quantize_rows, restore_rows
 from elmore.errors import InputError
 from elmore.schema import from_mapping
 from elmore.text.vocabulary import Vocabulary
@@ -28,6 +32,11 @@ from elmore.text.vocabulary import Vocabulary
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 SOFTMAX, VOCABULARY = "softmax.safetensors", "vocab.txt"
 MODEL_TYPE = "elmo"
+
+Dtype = Literal["float32", "float16"]
+SoftmaxDtype = Literal["float32", "float16", "int8"]
+_PART = "model-{:05}-of-{:05}.safetensors"
+_IS_PART = re.compile(r"model-\d{5}-of-(\d{5})\.safetensors")
 
 
 def write_directory(
@@ -37,9 +46,22 @@ def write_directory(
     vocabulary: Vocabulary | None = None,
     softmax: Softmax | None = None,
     provenance: Mapping[str, Any] | None = None,
-    dtype: Literal["float32", "float16"] = "float32",
+    dtype: Dtype = "float32",
+    softmax_dtype: SoftmaxDtype | None = None,
+    max_file_bytes: int | None = None,
 ) -> None:
-    """Save a biLM, and what makes it a language model; float16 halves the files."""
+    """Save a biLM, and what makes it a language model, as a folder.
+
+    Args:
+        bilm: The model.
+        path: The folder; what is there is replaced.
+        vocabulary: The words that it reads, or predicts.
+        softmax: What it predicts them with.
+        provenance: Where it comes from.
+        dtype: Type of the weights; float16 halves the file.
+        softmax_dtype: Type of the softmax's rows, if another; int8 halves that file again.
+        max_file_bytes: Weights that take more are written to several files.
+    """
     with atomic_folder(path) as folder:
         write_files(
             bilm,
@@ -48,6 +70,8 @@ def write_directory(
             softmax=softmax,
             provenance=provenance,
             dtype=dtype,
+            softmax_dtype=softmax_dtype,
+            max_file_bytes=max_file_bytes,
         )
 
 
@@ -58,7 +82,9 @@ def write_files(
     vocabulary: Vocabulary | None = None,
     softmax: Softmax | None = None,
     provenance: Mapping[str, Any] | None = None,
-    dtype: Literal["float32", "float16"] = "float32",
+    dtype: Dtype = "float32",
+    softmax_dtype: SoftmaxDtype | None = None,
+    max_file_bytes: int | None = None,
 ) -> None:
     """Write the files of a model into a folder that is there; config.json comes last."""
     config = {
@@ -67,9 +93,10 @@ def write_files(
         "bilm": asdict(bilm.config),
         "provenance": dict(provenance or {}),
     }
-    _save(bilm, folder / WEIGHTS, dtype)
+    for name, tensors in _parts(_state(bilm, dtype), max_file_bytes):
+        _save(tensors, folder / name)
     if softmax is not None:
-        _save(softmax, folder / SOFTMAX, dtype)
+        _save(_softmax_state(softmax, softmax_dtype or dtype), folder / SOFTMAX)
     if vocabulary is not None:
         with atomic_file(folder / VOCABULARY) as temporary:
             vocabulary.write(temporary)
@@ -78,16 +105,43 @@ def write_files(
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-def _save(module: nn.Module, path: Path, dtype: str) -> None:
-    state = {
+def _state(module: nn.Module, dtype: str) -> dict[str, Tensor]:
+    return {
         name: value.detach().to("cpu", getattr(torch, dtype)).contiguous()
         for name, value in module.state_dict().items()
     }
+
+
+def _softmax_state(softmax: Softmax, dtype: SoftmaxDtype) -> dict[str, Tensor]:
+    if dtype != "int8":
+        return _state(softmax, dtype)
+    multiples, step = quantize_rows(softmax.weight.detach().cpu())
+    return {**_state(softmax, "float16"), "weight": multiples, "step": step}
+
+
+def _parts(
+    state: dict[str, Tensor], max_bytes: int | None
+) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Yield names of files, and the tensors in them: one file, or as many as need be."""
+    parts: list[dict[str, Tensor]] = [{}]
+    room = math.inf if max_bytes is None else max_bytes
+    for name, tensor in state.items():
+        if parts[-1] and sum(t.nbytes for t in parts[-1].values()) + tensor.nbytes > room:
+            parts.append({})
+        parts[-1][name] = tensor
+    if len(parts) == 1:
+        yield WEIGHTS, parts[0]
+        return
+    for i, part in enumerate(parts, 1):
+        yield _PART.format(i, len(parts)), part
+
+
+def _save(tensors: dict[str, Tensor], path: Path) -> None:
     with atomic_file(path) as temporary:
         temporary.touch()  # with a new file's rights: safetensors alone lets only the owner read
         mode = temporary.stat().st_mode
         try:
-            save_file(state, temporary, metadata={"format": "pt"})
+            save_file(tensors, temporary, metadata={"format": "pt"})
         except SafetensorError as error:
             raise OSError(f"cannot write {path}: {error}") from error
         temporary.chmod(mode)
@@ -96,17 +150,31 @@ def _save(module: nn.Module, path: Path, dtype: str) -> None:
 def read_directory(path: Path) -> BiLM:
     """Load the biLM of a folder."""
     config = read_config(path)
-    weights = path / WEIGHTS
-    state = _load(weights)
-    return build(
-        from_mapping(BiLMConfig, config["bilm"], f"{path / CONFIG}: bilm"), state, str(weights)
-    )
+    state: dict[str, Tensor] = {}
+    for file in _weight_files(path):
+        state |= _load(file)
+    sizes = from_mapping(BiLMConfig, config["bilm"], f"{path / CONFIG}: bilm")
+    return build(sizes, state, str(path / WEIGHTS))
+
+
+def _weight_files(path: Path) -> list[Path]:
+    """Return the one file of the weights, or all of the several."""
+    parts = sorted(file for file in path.iterdir() if _IS_PART.fullmatch(file.name))
+    if (path / WEIGHTS).exists() or not parts:
+        return [path / WEIGHTS]
+    count = int(_IS_PART.fullmatch(parts[0].name)[1])  # type: ignore[index]
+    if [file.name for file in parts] != [_PART.format(i, count) for i in range(1, count + 1)]:
+        names = ", ".join(file.name for file in parts)
+        raise InputError(f"{path} should hold {count} files of weights, found {names}")
+    return parts
 
 
 def read_softmax(path: Path, vocabulary: Vocabulary, dim: int) -> Softmax:
     """Load the softmax of a folder, which is that of a language model."""
     file = path / SOFTMAX
     state = _load(file)
+    if "step" in state:
+        state["weight"] = restore_rows(state["weight"], state.pop("step"))
     with torch.device("meta"):
         softmax = Softmax(dim=dim, vocab_size=len(vocabulary))
     expected = {name: value.shape for name, value in softmax.state_dict().items()}

@@ -11,6 +11,7 @@ from lzma import LZMAError
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import elmore
 from elmore.bilm.model import BiLM
 from elmore.bilm.softmax import Softmax
 from elmore.checkpoint.directory import (
@@ -24,6 +25,12 @@ from elmore.checkpoint.directory import (
 from elmore.checkpoint.hdf5 import read_hdf5
 from elmore.errors import InputError
 from elmore.text.vocabulary import Vocabulary
+
+SHIPPED = Path(elmore.__file__).with_name("models")
+"""The models that come with the package, a folder each."""
+
+DEFAULT_MODEL = "en"
+CARD = "README.md"
 
 _WEIGHTS = (".hdf5", ".h5")
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
@@ -42,8 +49,18 @@ class Pretrained(NamedTuple):
     softmax: Softmax | None = None
 
 
+def find_model(model: Path | str | None) -> Path:
+    """Return where a model is: what is there under its name, else one that ships with elmore."""
+    if model is None:
+        return SHIPPED / DEFAULT_MODEL
+    path = Path(model)
+    shipped = SHIPPED / path
+    named = len(path.parts) == 1 and (shipped / CONFIG).is_file()
+    return shipped if named and not path.exists() else path
+
+
 def read_pretrained(
-    model: Path | str,
+    model: Path | str | None = None,
     *,
     options: Path | str | None = None,
     vocab: Path | str | None = None,
@@ -53,12 +70,12 @@ def read_pretrained(
 
     Args:
         model: A folder written by elmore; released HDF5 weights; a folder or an archive (zip, tar)
-            that holds either.
+            that holds either; the name of a model that ships with elmore, by default `en`.
         options: The options.json of HDF5 weights; looked for beside them if not given.
         vocab: The vocabulary file of a word-input model; looked for beside the weights too.
         with_softmax: Read the softmax of a language model too, if there is one.
     """
-    with _unpacked(Path(model)) as path:
+    with _unpacked(find_model(model)) as path:
         weights = _find_weights(path)
         if weights.is_dir():
             bilm, provenance = read_directory(weights), read_config(weights).get("provenance", {})
@@ -81,7 +98,8 @@ def _unpacked(path: Path) -> Iterator[Path]:
     if not path.exists():
         raise InputError(
             f"{path}: no such model; expected a folder written by elmore, a folder or an archive "
-            "with released files, or HDF5 weights"
+            f"with released files, HDF5 weights, or {DEFAULT_MODEL} for the English model that "
+            "ships with elmore"
         )
     if path.is_dir() or not path.name.endswith(_ARCHIVES):
         yield path

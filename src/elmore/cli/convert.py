@@ -13,6 +13,8 @@ def convert(
     output: Output,
     vocab: Vocab = None,
     dtype: Literal["float32", "float16"] = "float32",
+    softmax_dtype: Literal["float32", "float16", "int8"] | None = None,
+    max_file_mb: float | None = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Convert released ELMo files to an elmore folder, or a folder to released files.
@@ -27,6 +29,8 @@ def convert(
         options: options.json of HDF5 weights, if it is not beside them.
         output: A folder; or a name that ends in .hdf5, with options.json written beside it.
         dtype: Type of the weights in an elmore folder.
+        softmax_dtype: Type of the rows of its softmax, if another.
+        max_file_mb: Write weights that take more megabytes to several files.
     """
     from elmore.atomic import atomic_file, refuse_existing
     from elmore.checkpoint.directory import VOCABULARY, write_directory
@@ -57,5 +61,7 @@ def convert(
             softmax=softmax,
             provenance=provenance,
             dtype=dtype,
+            softmax_dtype=softmax_dtype,
+            max_file_bytes=None if max_file_mb is None else int(max_file_mb * 1e6),
         )
         print(output)

@@ -15,12 +15,15 @@ def info(
     vocab: Vocab = None,
     json_output: Json = False,
 ) -> None:
-    """Show the sizes, parameters and origin of a model; without one, the installation.
+    """Show the sizes, parameters, origin and card of a model; without one, the installation.
 
-    Example: `elmore info weights.hdf5 options.json`
+    Examples:
+        elmore info weights.hdf5 options.json
+
+        elmore info en
 
     Args:
-        model: HDF5 weights, a folder, or an archive of either.
+        model: HDF5 weights, a folder, an archive of either, or a model that ships with elmore.
         options: options.json of HDF5 weights, if it is not beside them.
     """
     facts = _installation() if model is None else _model(model, options, vocab)
@@ -31,6 +34,8 @@ def info(
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
         print(f"{name.replace('_', ' '):{width}}  {value}")
+    if model is not None and (card := _card(model)):
+        print(f"\n{card}")
 
 
 def _installation() -> dict[str, Any]:
@@ -63,6 +68,14 @@ def _model(model: Path, options: Path | None, vocab: Path | None) -> dict[str, A
         **asdict(config),
         "provenance": provenance,
     }
+
+
+def _card(model: Path) -> str | None:
+    """Return what the makers of a model have to say about it."""
+    from elmore.checkpoint.pretrained import CARD, find_model
+
+    path = find_model(model) / CARD
+    return path.read_text(encoding="utf-8").strip() if path.is_file() else None
 
 
 def _lines(facts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

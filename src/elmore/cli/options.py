@@ -31,7 +31,8 @@ class ModelOptions:
     """Which model, and how it computes."""
 
     model: Annotated[Path | None, Parameter(alias="-m")] = None
-    """A folder, HDF5 weights, or an archive of either."""
+    """A folder, HDF5 weights, or an archive of either; en, the English model that ships with
+    elmore, if not given."""
 
     options: Path | None = None
     """options.json of HDF5 weights, if it is not beside them."""

@@ -1,0 +1,72 @@
+"""What a word means is in its sentence: see it in neighbors, in a picture and in numbers.
+
+Run as: python examples/senses.py MODEL
+"""
+
+import sys
+from pathlib import Path
+
+import elmore
+from elmore.analysis.neighbors import Neighbor, nearest_neighbors, parse_query
+from elmore.analysis.senses import embed_senses, plot_senses, read_senses
+from elmore.vectors.formats import VectorForm, VectorRow
+from elmore.vectors.parts import write_vectors
+
+EXAMPLES = Path(__file__).parent
+OUTPUT = Path("demo-output")
+QUERIES = [
+    "The shortstop made a spectacular [play] on a ground ball.",
+    "The actress agreed to star in a new [play] on Broadway.",
+]
+
+
+def main(model: str) -> None:
+    """Load a model and show what it knows."""
+    elmo = elmore.load(model)
+    show_neighbors(elmo)
+    show_senses(elmo)
+    write_sample(elmo)
+
+
+def show_neighbors(elmo: elmore.Embedder) -> None:
+    """Print the words nearest to "play" in two sentences, as in Table 4 of the paper."""
+    corpus = (EXAMPLES / "corpus.txt").read_text(encoding="utf-8").splitlines()
+    queries = [parse_query(query) for query in QUERIES]
+    print(f"Nearest neighbors among the words of {len(corpus)} sentences, by the top layer:\n")
+    for query, found in zip(queries, nearest_neighbors(elmo, queries, corpus), strict=True):
+        show(f"{'':7} {query.excerpt()}", found)
+    [found] = nearest_neighbors(elmo, queries[:1], corpus, layer=0)
+    show('By layer 0, which sees the word alone, every "play" is the same:', found)
+
+
+def show(title: str, neighbors: list[Neighbor]) -> None:
+    """Print neighbors one below the other, best first."""
+    print(title)
+    for neighbor in neighbors:
+        print(f"  {neighbor.similarity:.3f} {neighbor.occurrence.excerpt()}")
+    print()
+
+
+def show_senses(elmo: elmore.Embedder) -> None:
+    """Print how well each layer tells the senses of a word apart, and draw the top layer."""
+    words = embed_senses(elmo, read_senses(EXAMPLES / "senses.tsv"))
+    print("How often the nearest other occurrence of a word has the same sense:")
+    print(" " * 10 + "".join(f"  layer {layer}" for layer in range(elmo.num_layers)))
+    for word in words:
+        print(f"  {word.word:8}" + "".join(f"{share:9.0%}" for share in word.accuracies()))
+    plot_senses(words, OUTPUT / "senses.png")
+    print(f"A map of their top layer -> {OUTPUT / 'senses.png'}\n")
+
+
+def write_sample(elmo: elmore.Embedder) -> None:
+    """Write vectors to a file, as `elmore embed examples/sample.txt` does."""
+    path = OUTPUT / "vectors.parquet"
+    sentences = (EXAMPLES / "sample.txt").read_text(encoding="utf-8").splitlines()
+    rows = [VectorRow(i, *embedded) for i, embedded in enumerate(elmo.stream(sentences))]
+    form = VectorForm(elmo.num_layers, elmo.dim, "float32")
+    count = write_vectors(path, lambda start: iter(rows[start:]), form, overwrite=True)
+    print(f"{count} sentences, {elmo.num_layers} layers of {elmo.dim} dimensions -> {path}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
