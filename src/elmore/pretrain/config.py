@@ -49,7 +49,7 @@ class TrainingConfig:
     optimizer: OptimizerName = "adamw"
     """`adamw`, or `adagrad` as in the released training code."""
 
-    lr: float = 6e-3
+    lr: float = 2e-3
     """Learning rate, at its highest."""
 
     schedule: Literal["linear", "constant"] = "linear"
@@ -61,13 +61,13 @@ class TrainingConfig:
     betas: tuple[float, float] = (0.9, 0.98)
     """Decay of the moments of AdamW."""
 
-    weight_decay: float = 0.0
+    weight_decay: float = 0.05
     """Of AdamW, on matrices."""
 
     loss_scale: float = 1.0
     """Factor of the loss before its gradient is taken; in the released code the window's length."""
 
-    clip_norm: float = 10.0
+    clip_norm: float = 0.5
     """Bound on the norm of all gradients together."""
 
     accumulate: int = 1
