@@ -9,7 +9,7 @@ import pytest
 
 ORDER = [
     "errors", "atomic", "schema", "text", "bilm", "mix", "checkpoint", "embedder", "vectors",
-    "training", "pretrain", "analysis", "compat", "cli",
+    "training", "pretrain", "tasks", "analysis", "compat", "cli",
 ]  # fmt: skip
 SOURCE = Path(__file__).parents[1] / "src" / "elmore"
 

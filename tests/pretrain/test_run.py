@@ -18,8 +18,9 @@ from elmore.checkpoint.language_model import read_language_model
 from elmore.errors import InputError
 from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.loop import DivergedError
-from elmore.pretrain.run import InterruptedRunError, pretrain
+from elmore.pretrain.run import pretrain
 from elmore.training.checkpoints import checkpoint_files
+from elmore.training.interruption import InterruptedRunError
 from tests.pretrain.conftest import SETTINGS
 
 

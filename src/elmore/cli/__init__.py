@@ -12,11 +12,14 @@ from cyclopts import App
 import elmore
 from elmore.cli.convert import convert
 from elmore.cli.embed import embed
+from elmore.cli.evaluate import evaluate
 from elmore.cli.finetune import finetune
 from elmore.cli.info import info
 from elmore.cli.neighbors import neighbors
 from elmore.cli.perplexity import perplexity
+from elmore.cli.predict import predict
 from elmore.cli.pretrain import pretrain
+from elmore.cli.train import train
 from elmore.errors import InputError, MissingExtraError
 
 app = App(
@@ -26,7 +29,9 @@ app = App(
     help="ELMo for today's Python: word vectors that depend on their sentence.",
     help_epilogue="Examples and how-tos: docs/quickstart.md. `elmore COMMAND --help` has more.",
 )
-for command in (embed, neighbors, pretrain, finetune, perplexity, convert, info):
+for command in (
+    embed, neighbors, pretrain, finetune, perplexity, train, evaluate, predict, convert, info,
+):  # fmt: skip
     app.command(command)
 
 

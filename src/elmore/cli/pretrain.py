@@ -49,8 +49,8 @@ def pretrain(
     from elmore.cli.progress import with_progress
     from elmore.errors import InputError
     from elmore.pretrain.config import read_config
-    from elmore.pretrain.run import InterruptedRunError
     from elmore.pretrain.run import pretrain as run
+    from elmore.training.interruption import InterruptedRunError
 
     if not files:
         raise InputError("expected text files: elmore pretrain corpus/*.txt -o runs/mine")

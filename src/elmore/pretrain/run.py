@@ -3,10 +3,7 @@
 import json
 import platform
 import shutil
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +24,7 @@ from elmore.training.checkpoints import (
     checkpoint_files,
     read_checkpoint,
 )
+from elmore.training.interruption import InterruptedRunError, interruption
 from elmore.training.plots import plot_losses
 from elmore.training.processes import Processes, join_processes
 from elmore.training.settings import write_settings
@@ -36,10 +34,6 @@ CACHE = Path.home() / ".cache" / "elmore"
 
 Watch = Callable[[Iterator[Encoded]], Iterator[Encoded]]
 """Wraps the stream of encoded text, to show how far it is."""
-
-
-class InterruptedRunError(Exception):
-    """The run was asked to stop. A checkpoint was written; it can go on from there."""
 
 
 def pretrain(
@@ -94,7 +88,7 @@ def pretrain(
         if resume:
             _restore(run, report)
         curves = TensorBoard(output) if config.run.tensorboard and processes.first else _silence
-        with _interruption() as interrupted:
+        with interruption() as interrupted:
             for record in run.run(interrupted):
                 report(record)
                 curves(record)
@@ -207,24 +201,3 @@ def _hardware(processes: Processes) -> str:
     else:
         name = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
     return f"{processes.count} x {name}"
-
-
-@contextmanager
-def _interruption() -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells whether SIGINT or SIGTERM has asked the run to stop."""
-    asked = threading.Event()
-
-    def ask(*_: object) -> None:
-        if asked.is_set():  # twice: somebody is in a hurry
-            raise KeyboardInterrupt
-        asked.set()
-
-    if threading.current_thread() is not threading.main_thread():  # signals go elsewhere
-        yield asked.is_set
-        return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked.is_set
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,0 +1,34 @@
+"""`elmore evaluate`: the score of a trained task on more examples."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from elmore.cli.options import Json
+
+
+def evaluate(
+    run: Path,
+    file: Path,
+    *,
+    init_bilm: Annotated[str | None, Parameter(alias="-m")] = None,
+    device: str = "auto",
+    json_output: Json = False,
+) -> None:
+    """Score a trained task on examples that come with the right answers.
+
+    Example: `elmore evaluate runs/ner c.conll`
+
+    Args:
+        run: Folder written by `elmore train`.
+        file: Examples, in the task's standard format.
+        init_bilm: Where the biLM is, if it has moved since the training.
+        device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
+    """
+    from elmore.cli.train import show_scores
+    from elmore.tasks import load_task
+
+    scores = load_task(run, device=device, bilm=init_bilm).evaluate(file)
+    print(json.dumps(scores) if json_output else show_scores(scores))

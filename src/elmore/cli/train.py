@@ -1,0 +1,120 @@
+"""`elmore train`: a task of the paper, with and without ELMo."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from elmore.cli.options import Json, Output, Overwrite
+
+
+def train(
+    task: Literal["ner"],
+    *,
+    train: tuple[Path, ...],
+    dev: Path,
+    output: Output,
+    test: Path | None = None,
+    no_elmo: Annotated[bool, Parameter(negative="")] = False,
+    elmo: Literal["input", "output", "both"] | None = None,
+    layers: Literal["learned", "top", "average"] | None = None,
+    lambda_: Annotated[float | None, Parameter(name="--lambda")] = None,
+    init_bilm: Annotated[str | None, Parameter(alias="-m")] = None,
+    vectors: Path | None = None,
+    seed: int | None = None,
+    recipe: Path | None = None,
+    changes: Annotated[tuple[str, ...], Parameter(name="--set", consume_multiple=False)] = (),
+    device: str = "auto",
+    resume: Annotated[bool, Parameter(negative="")] = False,
+    overwrite: Overwrite = False,
+    json_output: Json = False,
+) -> None:
+    """Train a task on your data, with ELMo or without.
+
+    Examples:
+        elmore train ner --train a.conll --dev b.conll -o runs/ner --vectors glove.6B.100d.txt
+
+        elmore train ner --train a.conll --dev b.conll -o runs/baseline --no-elmo
+
+    Args:
+        task: What to learn.
+        train: Files of training examples, in the task's standard format.
+        dev: File of examples that decide when to stop and which weights to keep.
+        test: File of examples to score once, at the end.
+        output: Folder for the trained task.
+        no_elmo: Leave ELMo out: the baseline.
+        elmo: Where ELMo enters: at the input of the task's RNN, at its output, or at both.
+        layers: The mix of the biLM's layers.
+        lambda_: Pulls the learned mix to an average.
+        init_bilm: The biLM: a folder, HDF5 weights, or en, which ships with elmore.
+        vectors: Word vectors: GloVe or word2vec, text or .bin, or .npz.
+        seed: Decides the first weights, the order of the examples and dropout.
+        recipe: TOML file with the settings of a run; a run's own config.toml repeats it.
+        changes: A setting on top of that, as in training.lr=1e-3; may be given many times.
+        device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
+        resume: Go on with an interrupted run.
+    """
+    import sys
+
+    from elmore.cli.progress import with_progress
+    from elmore.errors import InputError
+    from elmore.tasks import read_task_config, train_task
+    from elmore.training.interruption import InterruptedRunError
+
+    if no_elmo and (elmo or layers or init_bilm or lambda_ is not None):
+        raise InputError("--no-elmo leaves ELMo out: leave out its other options, too")
+    switches = {
+        "elmo.place": "none" if no_elmo else elmo,
+        "elmo.layers": layers,
+        "elmo.penalty": lambda_,
+        "elmo.model": init_bilm,
+        "words.vectors": vectors,
+        "training.seed": seed,
+    }
+    typed = [f"{name}={json.dumps(_plain(v))}" for name, v in switches.items() if v is not None]
+    config = read_task_config(task, recipe, [*typed, *changes])
+    try:
+        summary = train_task(
+            task,
+            output,
+            train=train,
+            dev=dev,
+            test=test,
+            config=config,
+            resume=resume,
+            overwrite=overwrite,
+            device=device,
+            report=(lambda _: None) if json_output else show_epoch,
+            watch=lambda stream: with_progress(stream, "sentences through the biLM"),
+        )
+    except InterruptedRunError as error:
+        print(f"elmore: {error}", file=sys.stderr)
+        sys.exit(130)
+    if json_output:
+        print(json.dumps(summary))
+        return
+    for part, scores in summary["scores"].items():
+        print(f"{part:5} {show_scores(scores)}")
+    print(f"{summary['epochs']} epochs in {summary['seconds']:.0f} s -> {output}")
+
+
+def _plain(value: object) -> object:
+    return str(value) if isinstance(value, Path) else value
+
+
+def show_epoch(record: dict[str, Any]) -> None:
+    """Print what an epoch has brought."""
+    if "note" in record:
+        print(record["note"], flush=True)
+        return
+    print(
+        f"epoch {record['epoch']:3}  loss {record['loss']:8.4f}  dev {show_scores(record['dev'])}"
+        f"  {record['seconds']:.1f} s",
+        flush=True,
+    )
+
+
+def show_scores(scores: dict[str, float]) -> str:
+    """Return scores as percentages."""
+    return "  ".join(f"{name} {100 * score:.2f}" for name, score in scores.items())

@@ -1,0 +1,220 @@
+"""The training of a task: epoch after epoch, until its score on dev examples stops rising."""
+
+import math
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from elmore.errors import InputError
+from elmore.tasks.config import FitConfig
+from elmore.tasks.task import Labels, Task, TaskModel
+from elmore.tasks.words import WordEncoder
+from elmore.training.checkpoints import (
+    Checkpoint,
+    DamagedCheckpointError,
+    checkpoint_files,
+    optimizer_tensors,
+    read_checkpoint,
+    restore_module,
+    restore_optimizer,
+    write_checkpoint,
+)
+from elmore.training.optim import clip_gradients
+
+_BATCHES_SORTED = 50  # examples of so many batches are sorted by length together
+
+
+class Fit:
+    """One training: what it has learned so far, and how it goes on.
+
+    An epoch is a function of the weights before it, the seed and its number, so a run that was
+    interrupted goes on from its last epoch as if nothing had happened.
+    """
+
+    def __init__(
+        self,
+        task: Task[Any, Any, Any],
+        model: TaskModel[Any, Any],
+        config: FitConfig,
+        *,
+        encode: WordEncoder,
+        labels: Labels,
+        train: Sequence[Any],
+        dev: Sequence[Any],
+        folder: Path,
+    ) -> None:
+        self.task, self.model, self.config = task, model, config
+        self.encode, self.labels = encode, labels
+        self.train, self.dev = train, dev
+        self.folder = folder
+        self.optimizer = _make_optimizer(model, config)
+        self.average = (
+            AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.average))
+            if config.average
+            else None
+        )
+        self.epoch = 0
+        self.best = -math.inf
+        self.best_weights: dict[str, Tensor] = {}
+        self.worse = 0
+        self.lr = config.lr
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing more to gain."""
+        return self.epoch >= self.config.epochs or self.worse >= self.config.patience
+
+    def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[dict[str, Any]]:
+        """Train to the end, or until asked to stop; yield a record after each epoch."""
+        while not self.complete and not should_stop():
+            yield self._run_epoch()
+            self.save()
+        if self.complete:
+            self.model.load_state_dict(self.best_weights)
+
+    def _run_epoch(self) -> dict[str, Any]:
+        began = time.monotonic()
+        # Randomness is a function of the epoch, so that a resumed run needs none of its history.
+        torch.manual_seed(zlib.crc32(f"{self.config.seed} {self.epoch}".encode()))
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.lr
+        losses = [self._train_step(examples) for examples in self._batches()]
+        loss = float(torch.stack(losses).mean())
+        if not math.isfinite(loss):
+            raise InputError(
+                f"the loss is not a number any more in epoch {self.epoch + 1}. "
+                "Lower training.lr, or training.clip_norm, and start again."
+            )
+        trained = time.monotonic()
+        self.epoch += 1
+        scores = self._score()
+        self._consider(scores[self.task.score_name])
+        return {
+            "epoch": self.epoch,
+            "loss": loss,
+            "dev": scores,
+            "best": self.best,
+            "lr": self.lr,
+            "seconds": trained - began,
+            "dev_seconds": time.monotonic() - trained,
+        }
+
+    def _train_step(self, examples: Sequence[Any]) -> Tensor:
+        self.model.train()
+        batch = self.task.collate(examples, self.encode, self.labels)
+        loss: Tensor = self.model(batch)
+        self.optimizer.zero_grad(set_to_none=True)
+        (loss + self.model.words.penalty()).backward()
+        clip_gradients(self.model.parameters(), self.config.clip_norm)
+        self.optimizer.step()
+        if self.average is not None:
+            self.average.update_parameters(self.model)
+        return loss.detach()
+
+    def _batches(self) -> Iterator[list[Any]]:
+        """Yield batches of examples of like length, in an order that the epoch decides."""
+        draw = np.random.default_rng([self.config.seed, self.epoch])
+        order = draw.permutation(len(self.train)).tolist()
+        size = self.config.batch_size
+        lengths = [sum(map(len, self.task.texts(example))) for example in self.train]
+        batches: list[list[int]] = []
+        for start in range(0, len(order), size * _BATCHES_SORTED):
+            some = sorted(order[start : start + size * _BATCHES_SORTED], key=lengths.__getitem__)
+            batches += [some[i : i + size] for i in range(0, len(some), size)]
+        for i in draw.permutation(len(batches)):
+            yield [self.train[row] for row in batches[i]]
+
+    def _score(self) -> dict[str, float]:
+        found = predict(
+            self.task, self._scored(), self.dev, self.encode, self.labels, self.config.batch_size
+        )
+        return self.task.score(self.dev, found)
+
+    def _scored(self) -> TaskModel[Any, Any]:
+        """Return the model as it is scored and kept: its moving average, if there is one."""
+        if self.average is None:
+            return self.model
+        return cast("TaskModel[Any, Any]", self.average.module)
+
+    def _consider(self, score: float) -> None:
+        """Remember the best weights, and how long ago they were found."""
+        if score > self.best:
+            self.best, self.worse = score, 0
+            weights = self._scored().state_dict()
+            self.best_weights = {k: v.detach().cpu().clone() for k, v in weights.items()}
+        else:
+            self.worse += 1
+            if self.worse % self.config.lr_patience == 0:
+                self.lr *= self.config.lr_decay
+
+    def save(self) -> None:
+        """Write a checkpoint: everything that the next epoch depends on."""
+        tensors = {
+            **{f"model.{k}": v for k, v in self.model.state_dict().items()},
+            **{f"best.{k}": v for k, v in self.best_weights.items()},
+            **{f"optimizer.{k}": v for k, v in optimizer_tensors(self.optimizer).items()},
+        }
+        if self.average is not None:
+            tensors |= {f"average.{k}": v for k, v in self.average.state_dict().items()}
+        facts = {"epoch": self.epoch, "best": self.best, "worse": self.worse, "lr": self.lr}
+        write_checkpoint(self.folder / "checkpoints", self.epoch, Checkpoint(tensors, facts))
+
+    def restore(self) -> int:
+        """Go on from the newest sound checkpoint; return the epochs that are done."""
+        for path in reversed(checkpoint_files(self.folder / "checkpoints")):
+            try:
+                checkpoint = read_checkpoint(path)
+            except DamagedCheckpointError:
+                continue  # the one before it is as good, and an epoch older
+            restore_module(self.model, checkpoint.part("model"), path)
+            restore_optimizer(self.optimizer, checkpoint.part("optimizer"))
+            if self.average is not None:
+                restore_module(self.average, checkpoint.part("average"), path)
+            self.best_weights = checkpoint.part("best")
+            facts = checkpoint.facts
+            self.epoch, self.best = facts["epoch"], facts["best"]
+            self.worse, self.lr = facts["worse"], facts["lr"]
+            break
+        return self.epoch
+
+
+def predict(
+    task: Task[Any, Any, Any],
+    model: TaskModel[Any, Any],
+    examples: Sequence[Any],
+    encode: WordEncoder,
+    labels: Labels,
+    batch_size: int,
+) -> list[Any]:
+    """Return a model's answers, in the order of the examples."""
+    lengths = [sum(map(len, task.texts(example))) for example in examples]
+    order = sorted(range(len(examples)), key=lengths.__getitem__)
+    found: list[Any] = [None] * len(examples)
+    model.eval()
+    with torch.inference_mode():
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            batch = task.collate([examples[row] for row in rows], encode, labels)
+            for row, prediction in zip(rows, model.predict(batch), strict=True):
+                found[row] = prediction
+    return found
+
+
+def _make_optimizer(model: TaskModel[Any, Any], config: FitConfig) -> torch.optim.Optimizer:
+    trained = [p for p in model.parameters() if p.requires_grad]
+    if config.optimizer == "adadelta":
+        return torch.optim.Adadelta(
+            trained, lr=config.lr, rho=0.95, eps=1e-6, weight_decay=config.weight_decay
+        )
+    groups = [
+        {"params": [p for p in trained if p.ndim > 1], "weight_decay": config.weight_decay},
+        {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas)

@@ -1,0 +1,39 @@
+"""Named entities: settings, after Peters et al. (2017) and the paper's appendix."""
+
+from dataclasses import dataclass, field
+
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
+from elmore.tasks.spans import Scheme
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaggerConfig:
+    """The tagger."""
+
+    hidden: int = 200
+    """Width of each direction of the biLSTM."""
+
+    num_layers: int = 2
+    """Layers of it."""
+
+    dropout: float = 0.5
+    """Between its layers and on its output."""
+
+    scheme: Scheme = "iob2"
+    """Tags that predictions are written in; any of the three is read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NerConfig(TaskConfig):
+    """A run of named-entity recognition."""
+
+    words: WordsConfig = field(
+        default_factory=lambda: WordsConfig(train=True, char_filters=128, dropout=0.5)
+    )
+    elmo: ElmoConfig = field(default_factory=lambda: ElmoConfig(place="input", penalty=0.1))
+    training: FitConfig = field(
+        default_factory=lambda: FitConfig(
+            epochs=75, batch_size=32, lr=1e-3, lr_patience=5, patience=15
+        )
+    )
+    tagger: TaggerConfig = field(default_factory=TaggerConfig)

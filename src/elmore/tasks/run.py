@@ -1,0 +1,303 @@
+"""Files in, a trained task out; and a trained task, from its folder, to answers.
+
+DIR/config.toml        the run, resolved
+DIR/metrics.jsonl      a line an epoch; curves.png shows them
+DIR/checkpoints/       to go on from; gone when the run is complete
+DIR/task.json          which task, its labels, its scores
+DIR/words.json model.safetensors
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+import elmore
+from elmore.atomic import atomic_file, refuse_existing
+from elmore.embedder import Embedder, find_device, load
+from elmore.errors import InputError, MissingExtraError
+from elmore.tasks import get_task
+from elmore.tasks.config import ElmoConfig, TaskConfig
+from elmore.tasks.fit import Fit, predict
+from elmore.tasks.layers import LayerTable, Watch
+from elmore.tasks.plots import plot_scores
+from elmore.tasks.task import Labels, Task, TaskModel
+from elmore.tasks.vectors import WordVectors, read_word_vectors
+from elmore.tasks.words import WordEncoder, WordIndex, Words
+from elmore.training.interruption import InterruptedRunError, interruption
+from elmore.training.settings import read_settings, write_settings
+
+TASK, WORDS, WEIGHTS = "task.json", "words.json", "model.safetensors"
+
+Report = Callable[[dict[str, Any]], None]
+"""Told of each epoch."""
+
+
+def read_task_config(
+    task: str, recipe: Path | None = None, changes: Sequence[str] = ()
+) -> TaskConfig:
+    """Return the settings of a task: its defaults, a TOML file, and changes on top of them."""
+    return read_settings(get_task(task).config, recipe, changes)
+
+
+def train_task(
+    name: str,
+    output: Path,
+    *,
+    train: Sequence[Path],
+    dev: Path,
+    test: Path | None = None,
+    config: TaskConfig | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    device: str = "auto",
+    report: Report = lambda _: None,
+    watch: Watch = iter,
+) -> dict[str, Any]:
+    """Train a task, write it to a folder, and return a summary with its scores.
+
+    Args:
+        name: One of `elmore.tasks.TASKS`.
+        output: Folder for the model and the run.
+        train: Files of training examples.
+        dev: File of examples that decide when to stop and which weights to keep.
+        test: File of examples to score once, at the end.
+        config: Settings; the task's defaults if not given.
+        resume: Go on with an interrupted run.
+        overwrite: Replace what is in `output`.
+        device: `auto`, `cpu`, `cuda` or `cuda:1`.
+        report: See `Report`.
+        watch: Wraps the stream of sentences while ELMo is computed, to show how far it is.
+    """
+    task = get_task(name)
+    config = config or task.config()
+    _check_folder(output, config, resume=resume, overwrite=overwrite)
+    train_examples = _not_empty(
+        [e for path in train for e in task.read(path, config, training=True)], train
+    )
+    dev_examples = _not_empty(task.read(dev, config), [dev])
+    test_examples = _not_empty(task.read(test, config), [test]) if test else []
+    trained = _new(task, config, train_examples, find_device(device))
+    if trained.encode.layers is not None:
+        everything = [*train_examples, *dev_examples, *test_examples]
+        trained.encode.layers.prepare((s for e in everything for s in task.texts(e)), watch)
+    if not resume:
+        if output.exists():
+            shutil.rmtree(output)
+        output.mkdir(parents=True)
+        write_settings(config, output / "config.toml")
+    fit = Fit(
+        task,
+        trained.model,
+        config.training,
+        encode=trained.encode,
+        labels=trained.labels,
+        train=train_examples,
+        dev=dev_examples,
+        folder=output,
+    )
+    done = fit.restore() if resume else 0
+    records = _records(output, done)
+    with interruption() as asked:
+        for record in fit.run(asked):
+            records.append(record)
+            _write_records(output, records)
+            report(record)
+    if not fit.complete:
+        raise InterruptedRunError(f"stopped after epoch {fit.epoch}; --resume goes on from there")
+    scores = {"dev": records[_best(records, task)]["dev"]}
+    if test_examples:
+        scores["test"] = trained.evaluate(test_examples)
+    summary = {
+        "task": name,
+        "scores": scores,
+        "epochs": fit.epoch,
+        "seconds": sum(r["seconds"] + r["dev_seconds"] for r in records),
+        "train_examples": len(train_examples),
+        "parameters": sum(p.numel() for p in trained.model.parameters() if p.requires_grad),
+        "elmo": _mixes(trained.model),
+        "elmore": elmore.__version__,
+        "torch": torch.__version__,
+    }
+    _finish(trained, output, summary, records, report)
+    return summary
+
+
+class TrainedTask(NamedTuple):
+    """A task that has learned, ready to answer."""
+
+    task: Task[Any, Any, Any]
+    config: TaskConfig
+    labels: Labels
+    model: TaskModel[Any, Any]
+    encode: WordEncoder
+
+    def predict(self, examples: Sequence[Any]) -> list[Any]:
+        """Return an answer for each example."""
+        size = self.config.training.batch_size
+        return predict(self.task, self.model, examples, self.encode, self.labels, size)
+
+    def evaluate(self, examples: Sequence[Any] | Path | str) -> dict[str, float]:
+        """Score the answers to examples that come with the right ones."""
+        if isinstance(examples, Path | str):
+            path = Path(examples)
+            examples = _not_empty(self.task.read(path, self.config), [path])
+        return self.task.score(examples, self.predict(examples))
+
+
+def load_task(folder: Path | str, *, device: str = "auto", bilm: str | None = None) -> TrainedTask:
+    """Load a trained task.
+
+    Args:
+        folder: Written by `train_task` or `elmore train`.
+        device: `auto`, `cpu`, `cuda` or `cuda:1`.
+        bilm: Where the biLM is, if it has moved since the training.
+    """
+    folder = Path(folder)
+    if not (folder / TASK).is_file():
+        raise InputError(
+            f"{folder} holds no trained task; expected a folder written by `elmore train`"
+        )
+    facts = json.loads((folder / TASK).read_text(encoding="utf-8"))
+    task = get_task(facts["task"])
+    config = read_settings(task.config, folder / "config.toml")
+    words = json.loads((folder / WORDS).read_text(encoding="utf-8"))
+    index = WordIndex(words["new"], words["known"])
+    try:
+        weights = load_file(folder / WEIGHTS)
+    except (SafetensorError, FileNotFoundError) as error:
+        raise InputError(f"{folder / WEIGHTS} is not a complete file ({error})") from error
+    known = WordVectors(index.known, weights["words.table.known"].numpy())
+    embedder = _load_bilm(config.elmo, find_device(device), bilm or config.elmo.model)
+    trained = _assemble(task, config, index, known, facts["labels"], embedder, find_device(device))
+    trained.model.load_state_dict(weights)
+    trained.model.eval()
+    return trained
+
+
+def _new(
+    task: Task[Any, Any, Any], config: TaskConfig, examples: Sequence[Any], device: torch.device
+) -> TrainedTask:
+    """Return a task with its first weights."""
+    if config.words.vectors:
+        known = read_word_vectors(Path(config.words.vectors))
+    else:
+        known = WordVectors([], np.zeros((0, config.words.dim), np.float32))
+    sentences = (s for example in examples for s in task.texts(example))
+    index = WordIndex.of_training(sentences, known.words, min_count=config.words.min_count)
+    embedder = _load_bilm(config.elmo, device, config.elmo.model)
+    torch.manual_seed(config.training.seed)
+    return _assemble(task, config, index, known, task.labels(examples), embedder, device)
+
+
+def _load_bilm(config: ElmoConfig, device: torch.device, model: str) -> Embedder | None:
+    return None if config.place == "none" else load(model, device=str(device))
+
+
+def _assemble(
+    task: Task[Any, Any, Any],
+    config: TaskConfig,
+    index: WordIndex,
+    known: WordVectors,
+    labels: Labels,
+    embedder: Embedder | None,
+    device: torch.device,
+) -> TrainedTask:
+    words = Words(
+        config.words,
+        config.elmo,
+        index,
+        known,
+        num_layers=embedder.num_layers if embedder else 0,
+        elmo_dim=embedder.dim if embedder else 0,
+    )
+    model = task.build(config, words, labels).to(device)
+    encode = WordEncoder(
+        index,
+        LayerTable(embedder) if embedder else None,
+        with_characters=config.words.char_filters > 0,
+        device=device,
+    )
+    return TrainedTask(task, config, labels, model, encode)
+
+
+def _check_folder(folder: Path, config: TaskConfig, *, resume: bool, overwrite: bool) -> None:
+    """See that a run can be written there, or go on there, before any work is done."""
+    settings = folder / "config.toml"
+    if not resume:
+        refuse_existing(folder, overwrite=overwrite)
+        if folder.is_file() or (
+            folder.exists() and not settings.exists() and any(folder.iterdir())
+        ):
+            raise InputError(f"{folder} is not a run of elmore train, so it is not replaced")
+        return
+    if (folder / TASK).exists():
+        raise InputError(f"the run in {folder} is complete; there is nothing to resume")
+    if not settings.exists():
+        raise InputError(f"{folder} holds no run to resume; leave out --resume to start one")
+    if read_settings(type(config), settings) != config:
+        raise InputError(f"{settings} has other settings than these; resume with the same ones")
+
+
+def _not_empty(examples: list[Any], files: Iterable[Path]) -> list[Any]:
+    if not examples:
+        raise InputError(f"no examples in {', '.join(map(str, files))}")
+    return examples
+
+
+def _records(folder: Path, epochs: int) -> list[dict[str, Any]]:
+    """Return the records of the epochs that a resumed run builds on."""
+    path = folder / "metrics.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines[:epochs]]
+
+
+def _write_records(folder: Path, records: Sequence[dict[str, Any]]) -> None:
+    with atomic_file(folder / "metrics.jsonl") as temporary:
+        lines = (json.dumps(record) + "\n" for record in records)
+        temporary.write_text("".join(lines), encoding="utf-8")
+
+
+def _best(records: Sequence[dict[str, Any]], task: Task[Any, Any, Any]) -> int:
+    return max(range(len(records)), key=lambda i: records[i]["dev"][task.score_name])
+
+
+def _mixes(model: TaskModel[Any, Any]) -> dict[str, Any]:
+    """Return what the mixes have learned: gamma, and the softmax of w (Figure 2)."""
+    return {
+        place: {"gamma": float(mix.gamma), "weights": mix.w.softmax(dim=0).tolist()}  # type: ignore[arg-type,operator]
+        for place, mix in model.words.mixes.items()
+    }
+
+
+def _finish(
+    trained: TrainedTask,
+    folder: Path,
+    summary: dict[str, Any],
+    records: Sequence[dict[str, Any]],
+    report: Report,
+) -> None:
+    """Write the model and what is known about it; the checkpoints have served."""
+    index = trained.encode.index
+    with atomic_file(folder / WORDS) as temporary:
+        words = {"new": index.new, "known": index.known}
+        temporary.write_text(json.dumps(words, ensure_ascii=False), encoding="utf-8")
+    with atomic_file(folder / WEIGHTS) as temporary:
+        save_file(
+            {k: v.detach().cpu().contiguous() for k, v in trained.model.state_dict().items()},
+            temporary,
+        )
+    try:
+        plot_scores(records, folder / "curves.png", trained.task.score_name)
+    except MissingExtraError as error:
+        report({"note": f"no picture of the run: {error}"})
+    for name, content in (("metrics.json", summary), (TASK, {**summary, "labels": trained.labels})):
+        with atomic_file(folder / name) as temporary:
+            temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)

@@ -1,0 +1,215 @@
+"""(5) Words to what a task's RNN reads: [word vector; characters; ELMo], and ELMo at its output.
+
+B sentences, T words, C characters, J layers, D dim of ELMo, I and O widths of the two results.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from elmore.mix import ScalarMix
+from elmore.tasks.config import ElmoConfig, WordsConfig
+from elmore.tasks.layers import LayerTable
+from elmore.tasks.modules.characters import CharCNN
+from elmore.tasks.vectors import WordVectors
+from elmore.text.characters import encode_words
+from elmore.text.sentences import Sentence
+
+PADDING, UNKNOWN = 0, 1
+_CHARACTERS = 32
+"""Bytes of a word, with its two markers, that the task's own CNN reads."""
+
+
+class WordBatch(NamedTuple):
+    """A padded batch of sentences."""
+
+    ids: Int[Tensor, "B T"]
+    """Rows of the table of word vectors."""
+
+    mask: Bool[Tensor, "B T"]
+    lengths: Int[Tensor, " B"]
+    """On the CPU, where PyTorch's packed sequences want them."""
+
+    characters: Int[Tensor, "B T C"]
+    layers: Float[Tensor, "B J T D"]
+
+
+class WordIndex:
+    """Words to rows: as they are written, else in lower case, else the row of unknown words.
+
+    Args:
+        new: Words whose vectors are learned.
+        known: Words whose vectors are given.
+    """
+
+    def __init__(self, new: Sequence[str], known: Sequence[str]) -> None:
+        self.new, self.known = list(new), list(known)
+        # The first of equal words counts, so they are numbered from the last.
+        rows = enumerate([*self.new, *self.known], start=2)
+        self._row = {word: row for row, word in reversed(list(rows))}
+
+    @classmethod
+    def of_training(
+        cls, sentences: Iterable[Sentence], known: Sequence[str], *, min_count: int
+    ) -> "WordIndex":
+        """Give rows to the frequent words of the training text that have no vector."""
+        given = set(known)
+        counts = Counter(
+            word
+            for words in sentences
+            for word in words
+            if word not in given and word.lower() not in given
+        )
+        return cls([word for word, count in counts.items() if count >= min_count], known)
+
+    def row(self, word: str) -> int:
+        """Return the row of a word."""
+        found = self._row.get(word)
+        return self._row.get(word.lower(), UNKNOWN) if found is None else found
+
+
+class WordEncoder:
+    """Sentences to a batch of all that a task may want to know of their words."""
+
+    def __init__(
+        self,
+        index: WordIndex,
+        layers: LayerTable | None,
+        *,
+        with_characters: bool,
+        device: torch.device,
+    ) -> None:
+        self.index = index
+        self.layers = layers
+        self.device = device
+        self._with_characters = with_characters
+        self._characters: dict[str, Tensor] = {}
+
+    def __call__(self, sentences: Sequence[Sentence]) -> WordBatch:
+        """Encode sentences; one without words becomes one of padding alone."""
+        lengths = torch.tensor([max(1, len(words)) for words in sentences])
+        B, T = len(sentences), int(lengths.max())
+        ids = torch.full((B, T), PADDING)
+        for row, words in zip(ids, sentences, strict=True):
+            row[: len(words)] = torch.tensor(
+                [self.index.row(word) for word in words], dtype=torch.long
+            )
+        layers = torch.zeros(B, 0, T, 0) if self.layers is None else self.layers(sentences)
+        mask = torch.arange(T) < torch.tensor([len(words) for words in sentences])[:, None]
+        return WordBatch(
+            ids.to(self.device, non_blocking=True),
+            mask.to(self.device, non_blocking=True),
+            lengths,
+            self._encode_characters(sentences, T).to(self.device, non_blocking=True),
+            layers.to(self.device, non_blocking=True),
+        )
+
+    def _encode_characters(self, sentences: Sequence[Sentence], T: int) -> Int[Tensor, "B T C"]:
+        if not self._with_characters:
+            return torch.zeros(len(sentences), T, 0, dtype=torch.long)
+        unseen = {word for words in sentences for word in words} - self._characters.keys()
+        if unseen:
+            new = sorted(unseen)
+            self._characters |= zip(new, encode_words(new, _CHARACTERS), strict=True)
+        ids = torch.zeros(len(sentences), T, _CHARACTERS, dtype=torch.long)
+        for row, words in zip(ids, sentences, strict=True):
+            if words:
+                row[: len(words)] = torch.stack([self._characters[word] for word in words])
+        return ids
+
+
+class WordTable(nn.Module):
+    """Vectors of words: given ones, which may stay as they are, and learned ones."""
+
+    def __init__(self, num_new: int, known: Float[Tensor, "K W"], *, train: bool) -> None:
+        super().__init__()
+        spread = known.std().item() if len(known) > 1 else 0.1
+        new = torch.randn(num_new + 2, known.shape[1]) * spread
+        new[PADDING] = 0
+        self.new = nn.Parameter(new)
+        if train:
+            self.known = nn.Parameter(known)
+        else:
+            self.register_buffer("known", known)
+
+    def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T W"]:
+        """Look words up."""
+        N = len(self.new)
+        new = functional.embedding(ids.clamp(max=N - 1), self.new, padding_idx=PADDING)
+        if not len(self.known):
+            return new
+        known = functional.embedding((ids - N).clamp(min=0), self.known)
+        return torch.where(ids[..., None] < N, new, known)
+
+
+class Words(nn.Module):
+    """What a word is to a task (section 3.3).
+
+    Args:
+        words: Its own vector, and its characters.
+        elmo: Where ELMo enters.
+        index: The rows of the table.
+        known: The vectors of the words that have one.
+        num_layers: Of the biLM (J); 0 without one.
+        elmo_dim: Their width (D).
+    """
+
+    def __init__(
+        self,
+        words: WordsConfig,
+        elmo: ElmoConfig,
+        index: WordIndex,
+        known: WordVectors,
+        *,
+        num_layers: int,
+        elmo_dim: int,
+    ) -> None:
+        super().__init__()
+        vectors = torch.from_numpy(known.vectors)
+        self.table = WordTable(len(index.new), vectors, train=words.train)
+        self.characters = (
+            CharCNN(dim=words.char_dim, width=words.char_width, num_filters=words.char_filters)
+            if words.char_filters
+            else None
+        )
+        self.mixes = nn.ModuleDict(
+            {
+                place: ScalarMix(num_layers, weights=elmo.layers, layer_norm=elmo.layer_norm)
+                for place in ("input", "output")
+                if elmo.place in (place, "both")
+            }
+        )
+        self.lambda_ = elmo.penalty
+        self.dropout = nn.Dropout(words.dropout)
+        self.elmo_dropout = nn.Dropout(elmo.dropout)
+        self.in_dim = vectors.shape[1] + words.char_filters + elmo_dim * ("input" in self.mixes)
+        """Width of what the task's RNN reads (I)."""
+        self.out_dim = elmo_dim * ("output" in self.mixes)
+        """Width of what is put beside its output (O); 0 for nothing."""
+
+    def forward(self, batch: WordBatch) -> tuple[Float[Tensor, "B T I"], Float[Tensor, "B T O"]]:
+        """Return what the task's RNN reads, and what is put beside its output."""
+        parts = [self.table(batch.ids)]
+        if self.characters is not None:
+            parts.append(self.characters(batch.characters))
+        parts = [self.dropout(torch.cat(parts, dim=-1))]
+        if "input" in self.mixes:
+            parts.append(self._elmo("input", batch))
+        at_output = parts[0].new_zeros(*batch.ids.shape, 0)
+        if "output" in self.mixes:
+            at_output = self._elmo("output", batch)
+        return torch.cat(parts, dim=-1) * batch.mask[..., None], at_output
+
+    def _elmo(self, place: str, batch: WordBatch) -> Float[Tensor, "B T D"]:
+        mixed: Tensor = self.mixes[place](batch.layers)
+        return self.elmo_dropout(mixed) * batch.mask[..., None]
+
+    def penalty(self) -> Float[Tensor, ""]:
+        """Return lambda * ||w||^2 of all mixes (section 3.3)."""
+        zero = self.table.new.new_zeros(())
+        return self.lambda_ * sum((mix.penalty() for mix in self.mixes.values()), zero)  # type: ignore[operator]
