@@ -80,11 +80,11 @@ class Fit:
             self.model.load_state_dict(self.best_weights)
 
     def _run_epoch(self) -> dict[str, Any]:
-        began = time.monotonic()
+        began, lr = time.monotonic(), self.lr
         # Randomness is a function of the epoch, so that a resumed run needs none of its history.
         torch.manual_seed(zlib.crc32(f"{self.config.seed} {self.epoch}".encode()))
         for group in self.optimizer.param_groups:
-            group["lr"] = self.lr
+            group["lr"] = lr
         losses = [self._train_step(examples) for examples in self._batches()]
         loss = float(torch.stack(losses).mean())
         if not math.isfinite(loss):
@@ -101,7 +101,7 @@ class Fit:
             "loss": loss,
             "dev": scores,
             "best": self.best,
-            "lr": self.lr,
+            "lr": lr,
             "seconds": trained - began,
             "dev_seconds": time.monotonic() - trained,
         }

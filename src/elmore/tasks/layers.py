@@ -8,7 +8,6 @@ B sentences, J layers, T words, D dim; N words in all.
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -31,17 +30,15 @@ class LayerTable:
         self.embedder = embedder
         self._place: dict[tuple[str, ...], int] = {}
         self._table = torch.zeros(0, embedder.num_layers, embedder.dim, dtype=torch.float16)
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def prepare(self, sentences: Iterable[Sentence], watch: Watch = iter) -> None:
         """Compute the layers of all different sentences, and keep them."""
         distinct = list(dict.fromkeys(tuple(words) for words in sentences if words))
         count = sum(map(len, distinct))
         J, D = self.embedder.num_layers, self.embedder.dim
-        # A file without a name of its own: gone with this object, and never larger than the disk.
-        self._folder = tempfile.TemporaryDirectory(prefix="elmore-layers-")
-        path = Path(self._folder.name) / "layers.f16"
-        mapped = np.memmap(path, np.float16, "w+", shape=(max(count, 1), J, D))
+        # A file without a name: it may be larger than memory, and is gone with the mapping.
+        with tempfile.TemporaryFile() as file:
+            mapped = np.memmap(file, np.float16, "w+", shape=(max(count, 1), J, D))
         start = 0
         for tokens, vectors in watch(self.embedder.stream(distinct)):  # (J, T, D) each
             self._place[tuple(tokens)] = start

@@ -11,7 +11,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ import elmore
 from elmore.atomic import atomic_file, refuse_existing
 from elmore.embedder import Embedder, find_device, load
 from elmore.errors import InputError, MissingExtraError
+from elmore.mix import ScalarMix
 from elmore.tasks import get_task
 from elmore.tasks.config import ElmoConfig, TaskConfig
 from elmore.tasks.fit import Fit, predict
@@ -43,7 +44,8 @@ def read_task_config(
     task: str, recipe: Path | None = None, changes: Sequence[str] = ()
 ) -> TaskConfig:
     """Return the settings of a task: its defaults, a TOML file, and changes on top of them."""
-    return read_settings(get_task(task).config, recipe, changes)
+    config = get_task(task).config
+    return read_settings(config, recipe, changes, base=config())
 
 
 def train_task(
@@ -270,9 +272,10 @@ def _best(records: Sequence[dict[str, Any]], task: Task[Any, Any, Any]) -> int:
 
 def _mixes(model: TaskModel[Any, Any]) -> dict[str, Any]:
     """Return what the mixes have learned: gamma, and the softmax of w (Figure 2)."""
+    mixes = cast("dict[str, ScalarMix]", dict(model.words.mixes.items()))
     return {
-        place: {"gamma": float(mix.gamma), "weights": mix.w.softmax(dim=0).tolist()}  # type: ignore[arg-type,operator]
-        for place, mix in model.words.mixes.items()
+        place: {"gamma": mix.gamma.item(), "weights": mix.w.softmax(dim=0).tolist()}
+        for place, mix in mixes.items()
     }
 
 

@@ -17,6 +17,7 @@ def read_settings(
     recipe: Path | None,
     changes: Sequence[str] = (),
     sections: Mapping[str, Mapping[str, Any]] | None = None,
+    base: T | None = None,
 ) -> T:
     """Build a dataclass from a TOML file and changes on top of it.
 
@@ -25,8 +26,11 @@ def read_settings(
         recipe: TOML file.
         changes: Settings such as `training.lr=1e-3`.
         sections: Whole sections that take the place of the recipe's.
+        base: Settings that hold where nothing else is said, in place of the dataclass's defaults.
     """
-    values = _read_toml(recipe) if recipe else {}
+    values: dict[str, Any] = {} if base is None else asdict(base)  # type: ignore[call-overload]
+    if recipe:
+        _merge(values, _read_toml(recipe))
     for name, section in (sections or {}).items():
         values[name] = dict(section)
     for change in changes:
@@ -35,6 +39,15 @@ def read_settings(
             raise InputError(f"--set {change}: expected section.name=value, as in training.lr=1e-3")
         _insert(values, name.strip().split("."), _parse(value.strip()), change)
     return from_mapping(cls, values, str(recipe or "settings"))
+
+
+def _merge(values: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Put settings on top of others, section by section."""
+    for name, value in more.items():
+        if isinstance(value, Mapping) and isinstance(values.get(name), dict):
+            _merge(values[name], value)
+        else:
+            values[name] = value
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -1,0 +1,57 @@
+"""Small data in the formats that users have, and a tiny biLM on disk."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from elmore.bilm.config import BiLMConfig
+from elmore.bilm.model import BiLM
+from elmore.embedder import Embedder
+from tests.cli.conftest import run  # noqa: F401
+
+SENTENCES = """\
+Ada B-PER
+Lovelace I-PER
+lived O
+in O
+London B-LOC
+. O
+
+Paris B-LOC
+is O
+far O
+from O
+New B-LOC
+York I-LOC
+. O
+
+the O
+bank O
+paid O
+Ada B-PER
+. O
+
+York B-PER
+left O
+London B-LOC
+early O
+. O
+"""
+
+
+@pytest.fixture
+def conll(tmp_path: Path) -> Path:
+    """Four sentences with entities, which no list of names alone can get right."""
+    path = tmp_path / "entities.conll"
+    path.write_text(SENTENCES)
+    return path
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny biLM."""
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("bilm") / "model"
+    Embedder(BiLM(BiLMConfig.tiny()), device="cpu").save(folder)
+    return folder

@@ -1,0 +1,47 @@
+"""Oracle: the embedder itself, sentence by sentence."""
+
+import numpy as np
+import torch
+
+from elmore.embedder import Embedder
+from elmore.tasks.layers import LayerTable
+
+SENTENCES = [["He", "sat", "by", "the", "bank"], ["Banks", "fail"], [], ["He", "sat"]]
+
+
+def expected(embedder: Embedder, sentences: list[list[str]]) -> np.ndarray:
+    longest = max(1, *map(len, sentences))
+    result = np.zeros((len(sentences), embedder.num_layers, longest, embedder.dim), np.float32)
+    for row, words in zip(result, sentences, strict=True):
+        if words:
+            row[:, : len(words)] = embedder.embed([words])[0]
+    return result
+
+
+def test_kept_layers_are_those_of_the_embedder(embedder: Embedder) -> None:
+    table = LayerTable(embedder)
+    table.prepare([*SENTENCES, SENTENCES[0]])
+    for some in (SENTENCES, SENTENCES[::-1], SENTENCES[1:2], [[]]):
+        found = table(some)
+        assert found.dtype == torch.float32
+        # Kept in half precision: eleven bits.
+        np.testing.assert_allclose(found, expected(embedder, some), rtol=1e-3, atol=1e-6)
+
+
+def test_what_was_not_prepared_is_computed(embedder: Embedder) -> None:
+    table = LayerTable(embedder)
+    table.prepare(SENTENCES[:1])
+    new = [SENTENCES[0], ["a", "new", "one"], []]
+    np.testing.assert_allclose(table(new), expected(embedder, new), rtol=1e-5, atol=1e-6)
+
+
+def test_a_sentence_is_computed_once(embedder: Embedder) -> None:
+    seen = []
+
+    def watch(stream):
+        for item in stream:
+            seen.append(item.tokens)
+            yield item
+
+    LayerTable(embedder).prepare([["a"], ["b"], ["a"], ["a"]], watch)
+    assert seen == [["a"], ["b"]]

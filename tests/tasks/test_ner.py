@@ -1,0 +1,233 @@
+"""Oracles: the training examples themselves, the run that nobody disturbed, brute force."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import elmore
+from elmore.errors import InputError
+from elmore.tasks import get_task, load_task, read_task_config, train_task
+from elmore.tasks.ner.data import read_entities
+from elmore.tasks.run import TrainedTask
+from elmore.tasks.spans import Span
+from elmore.training.interruption import InterruptedRunError
+from tests.cli.conftest import refused
+
+SMALL = [
+    "words.dim=16", "words.min_count=1", "words.char_filters=8", "words.dropout=0.1",
+    "tagger.hidden=16", "tagger.dropout=0.1", "training.lr=0.01", "training.epochs=60",
+    "training.batch_size=2", "training.patience=60", "training.lr_patience=60", "elmo.dropout=0.1",
+]  # fmt: skip
+BASELINE = [*SMALL, "elmo.place=none"]
+
+
+def train(folder: Path, conll: Path, changes: list[str], **more: object) -> dict:
+    config = read_task_config("ner", changes=changes)
+    return train_task("ner", folder, train=[conll], dev=conll, config=config, device="cpu", **more)
+
+
+def metrics(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_columns_to_sentences(conll: Path, tmp_path: Path) -> None:
+    examples = read_entities(conll)
+    assert len(examples) == 4
+    assert examples[1].tokens == ["Paris", "is", "far", "from", "New", "York", "."]
+    assert examples[1].entities == [Span("LOC", 0, 1), Span("LOC", 4, 6)]
+    (tmp_path / "tabs").write_text("-DOCSTART-\tO\n\nNew York\tNNP\tS-LOC\nx\tNN\tO\n\n\n\n")
+    [only] = read_entities(tmp_path / "tabs")
+    assert only == (["New York", "x"], [Span("LOC", 0, 1)])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("Ada", "line 2: expected a word and, in the last column, a tag .* got 'Ada'"),
+        ("Ada PER", "line 2: expected a word"),
+        ("Ada B-", "line 2: expected a word"),
+    ],
+)
+def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "x.conll").write_text(f"a O\n{line}\n")
+    with pytest.raises(InputError, match=message):
+        read_entities(tmp_path / "x.conll")
+
+
+@pytest.mark.parametrize("place", ["none", "input", "both"])
+def test_learns_a_small_set_and_goes_round(
+    conll: Path, model: Path, tmp_path: Path, place: str
+) -> None:
+    folder = tmp_path / "run"
+    changes = [*SMALL, f"elmo.place={place}", f"elmo.model={model}", "elmo.dropout=0.1"]
+    summary = train(folder, conll, changes, test=conll)
+    assert summary["scores"]["dev"]["f1"] > 0.95
+    assert summary["scores"]["test"] == summary["scores"]["dev"]
+    trained = load_task(folder, device="cpu")
+    examples = read_entities(conll)
+    assert trained.evaluate(conll) == summary["scores"]["dev"]
+    # Answers do not depend on the batch.
+    together = trained.predict(examples)
+    assert together == [trained.predict([example])[0] for example in examples]
+    assert sorted(summary["elmo"]) == {"none": [], "input": ["input"]}.get(
+        place, ["input", "output"]
+    )
+    for mix in summary["elmo"].values():
+        assert sum(mix["weights"]) == pytest.approx(1)
+    names = {path.name for path in folder.iterdir()}
+    assert names >= {"config.toml", "metrics.json", "metrics.jsonl", "curves.png", "task.json"}
+    assert "checkpoints" not in names
+
+
+def test_the_same_seed_gives_the_same_run(conll: Path, tmp_path: Path) -> None:
+    quick = [*BASELINE, "training.epochs=3"]
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        train(tmp_path / name, conll, [*quick, f"training.seed={seed}"])
+    a, b, c = ((tmp_path / n / "model.safetensors").read_bytes() for n in "abc")
+    assert a == b
+    assert a != c
+
+
+@pytest.mark.parametrize("average", [0, 0.9])
+def test_an_interrupted_run_ends_as_if_nothing_had_happened(
+    conll: Path, tmp_path: Path, average: float
+) -> None:
+    quick = [*BASELINE, "training.epochs=6", f"training.average={average}"]
+    train(tmp_path / "whole", conll, quick)
+
+    def interrupt(record: dict) -> None:
+        if record.get("epoch") == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(InterruptedRunError, match="stopped after epoch 3"):
+        train(tmp_path / "parts", conll, quick, report=interrupt)
+    # The newest checkpoint is damaged: the one before it serves.
+    [*_, newest] = sorted((tmp_path / "parts" / "checkpoints").iterdir())
+    newest.write_bytes(newest.read_bytes()[:-9])
+    train(tmp_path / "parts", conll, quick, resume=True)
+    for name in ("model.safetensors", "words.json"):
+        whole, parts = ((tmp_path / part / name).read_bytes() for part in ("whole", "parts"))
+        assert whole == parts, name
+    losses = [[r["loss"] for r in metrics(tmp_path / part)] for part in ("whole", "parts")]
+    assert losses[0] == losses[1]
+
+
+def test_training_ends_when_the_score_stays(conll: Path, tmp_path: Path) -> None:
+    quick = [*BASELINE, "training.lr=1e-9", "training.patience=2", "training.lr_patience=1"]
+    summary = train(tmp_path / "run", conll, quick)
+    assert summary["epochs"] == 3  # the first is the best so far, two are no better
+    rates = [record["lr"] for record in metrics(tmp_path / "run")]
+    assert rates == pytest.approx([1e-9, 1e-9, 0.5e-9])
+
+
+def test_a_loss_that_is_no_number_stops_the_run(conll: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not a number any more in epoch 1"):
+        train(tmp_path / "run", conll, [*BASELINE, "training.lr=1e30", "training.clip_norm=1e30"])
+
+
+def test_settings_of_a_task_hold_beside_a_change() -> None:
+    config = read_task_config("ner", changes=["training.lr=0.5", "words.dim=7"])
+    default = get_task("ner").config()
+    assert config.training.lr == 0.5
+    assert config.training.patience == default.training.patience
+    assert config.words.char_filters == default.words.char_filters
+    with pytest.raises(InputError, match=r"training.batch_size must be at least 1"):
+        read_task_config("ner", changes=["training.batch_size=0"])
+    with pytest.raises(InputError, match=r"elmo.dropout must lie in"):
+        read_task_config("ner", changes=["elmo.dropout=1"])
+    with pytest.raises(InputError, match=r"training.lr must be positive"):
+        read_task_config("ner", changes=["training.lr=0"])
+    with pytest.raises(InputError, match="unknown task 'nerr'"):
+        read_task_config("nerr")
+
+
+def test_given_vectors_and_predictions_of_new_words(conll: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    words = ["ada", "london", "paris", "berlin"]
+    lines = (f"{w} {' '.join(map(str, rng.normal(size=5)))}\n" for w in words)
+    (tmp_path / "vectors.txt").write_text("".join(lines))
+    changes = [*BASELINE, f"words.vectors={tmp_path / 'vectors.txt'}", "training.epochs=2"]
+    train(tmp_path / "run", conll, changes)
+    (tmp_path / "vectors.txt").unlink()  # a trained task has all it needs
+    trained = load_task(tmp_path / "run", device="cpu")
+    assert trained.encode.index.known == words
+    assert trained.encode.index.row("Berlin") > 1
+    example = trained.task.parse("Berlin is far .", str.split)
+    assert isinstance(trained.predict([example])[0], list)
+
+
+# From the command line
+
+
+@pytest.fixture
+def trained(conll: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainedTask:
+    monkeypatch.chdir(tmp_path)
+    train(tmp_path / "ner", conll, BASELINE)
+    return load_task("ner", device="cpu")
+
+
+def test_commands(run, conll: Path, model: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = [part for change in SMALL for part in ("--set", change)]
+    command = ("train", "ner", "--train", conll, "--dev", conll, "-o", "run", *settings)
+    result = run(*command, "-m", model, "--elmo", "both", "--layers", "top", "--seed", "3")
+    assert result.code == 0, result.err
+    assert "epoch   1  loss" in result.out
+    assert "dev   f1" in result.out
+    config = load_task("run", device="cpu").config
+    assert (config.elmo.place, config.elmo.layers) == ("both", "top")
+    assert config.training.seed == 3
+    scores = json.loads(run("evaluate", "run", conll, "--json").out)
+    assert scores["f1"] > 0.9
+    assert "f1 " in run("evaluate", "run", conll).out
+    Path("text.txt").write_text("Ada Lovelace lived in London .\n\nthe bank paid Ada .\n")
+    lines = run("predict", "run", "text.txt", "--tokenizer", "whitespace").out.splitlines()
+    first, second = map(json.loads, lines)
+    assert first["entities"][0] == {"label": "PER", "start": 0, "end": 2, "text": "Ada Lovelace"}
+    assert second["tags"] == ["O", "O", "O", "B-PER", "O"]
+
+
+def test_a_terminal_gets_marks(run, trained: TrainedTask, monkeypatch) -> None:
+    Path("text.txt").write_text("[Ada] Lovelace lived in London .\n")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    shown = run("predict", "ner", "text.txt", "--tokenizer", "whitespace").out
+    assert "[Ada]" in shown  # brackets of the text itself are no markup
+    assert "LOC" in shown
+    assert " London]" in shown
+
+
+def test_wrong_requests(run, conll: Path, trained: TrainedTask) -> None:
+    data = ("--train", conll, "--dev", conll)
+    refused(run("train", "ner", *data, "-o", "ner", "--no-elmo"), "ner exists already")
+    refused(
+        run("train", "ner", *data, "-o", "x", "--no-elmo", "--elmo", "both"),
+        "leave out its other options",
+    )
+    refused(run("train", "ner", *data, "-o", "x", "-m", "nowhere"), "nowhere: no such model")
+    refused(run("train", "ner", *data, "-o", "ner", "--resume", "--no-elmo"), "is complete")
+    refused(run("train", "ner", *data, "-o", "y", "--resume", "--no-elmo"), "no run to resume")
+    Path("empty.conll").write_text("\n\n")
+    refused(
+        run("train", "ner", "--train", conll, "--dev", "empty.conll", "-o", "x", "--no-elmo"),
+        "no examples in empty.conll",
+    )
+    refused(run("evaluate", ".", conll), "holds no trained task")
+    refused(run("predict", "ner", "missing.txt"), "missing.txt")
+    Path("ner/model.safetensors").write_bytes(b"no")
+    refused(run("evaluate", "ner", conll), "is not a complete file")
+    assert not Path("x").exists()
+
+
+def test_elmo_stays_as_it_is(conll: Path, model: Path, tmp_path: Path) -> None:
+    before = {k: v.clone() for k, v in elmore.load(model).bilm.state_dict().items()}
+    train(tmp_path / "run", conll, [*SMALL, f"elmo.model={model}", "training.epochs=2"])
+    after = elmore.load(model).bilm.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    weights = load_task(tmp_path / "run", device="cpu").model.state_dict()
+    assert not [name for name in weights if "bilm" in name]

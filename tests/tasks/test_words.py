@@ -1,0 +1,99 @@
+"""Oracles: a dictionary; Eq. (1) in numpy."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from elmore.embedder import Embedder, load
+from elmore.tasks.config import ElmoConfig, WordsConfig
+from elmore.tasks.layers import LayerTable
+from elmore.tasks.vectors import WordVectors
+from elmore.tasks.words import UNKNOWN, WordEncoder, WordIndex, Words, WordTable
+
+KNOWN = WordVectors(["the", "bank", "Paris"], np.arange(6, dtype=np.float32).reshape(3, 2))
+SENTENCES = [["The", "bank", "fails"], ["the"], []]
+
+
+def test_words_are_found_as_written_then_in_lower_case() -> None:
+    index = WordIndex.of_training(
+        [["fails", "fails", "once", "Paris", "THE"]], KNOWN.words, min_count=2
+    )
+    assert index.new == ["fails"]  # "THE" has the vector of "the"
+    table = WordTable(len(index.new), torch.from_numpy(KNOWN.vectors), train=False)
+    vector = {w: table(torch.tensor([[index.row(w)]]))[0, 0] for w in ("The", "Paris", "fails")}
+    assert vector["The"].tolist() == [0, 1]
+    assert vector["Paris"].tolist() == [4, 5]
+    assert vector["fails"].requires_grad
+    assert index.row("paris") == index.row("never") == UNKNOWN
+
+
+def test_given_vectors_learn_only_if_asked() -> None:
+    vectors = torch.from_numpy(KNOWN.vectors)
+    fixed, learned = (WordTable(0, vectors, train=train) for train in (False, True))
+    assert [name for name, _ in fixed.named_parameters()] == ["new"]
+    assert {name for name, _ in learned.named_parameters()} == {"new", "known"}
+    assert WordTable(2, torch.zeros(0, 5), train=False)(torch.tensor([[0, 3]])).shape == (1, 2, 5)
+
+
+def build(embedder: Embedder | None, **elmo: object) -> tuple[Words, WordEncoder]:
+    index = WordIndex(["fails"], KNOWN.words)
+    config = WordsConfig(char_filters=4, dropout=0)
+    words = Words(
+        config,
+        ElmoConfig(dropout=0, **elmo),
+        index,
+        KNOWN,
+        num_layers=embedder.num_layers if embedder else 0,
+        elmo_dim=embedder.dim if embedder else 0,
+    )
+    table = LayerTable(embedder) if embedder else None
+    encode = WordEncoder(index, table, with_characters=True, device=torch.device("cpu"))
+    return words, encode
+
+
+@pytest.mark.parametrize(
+    ("place", "widths"),
+    [("none", (6, 0)), ("input", (38, 0)), ("output", (6, 32)), ("both", (38, 32))],
+)
+def test_where_elmo_enters(model: Path, place, widths: tuple[int, int]) -> None:
+    words, encode = build(load(model, device="cpu") if place != "none" else None, place=place)
+    at_input, at_output = words(encode(SENTENCES))
+    assert (words.in_dim, words.out_dim) == widths
+    assert at_input.shape == (3, 3, widths[0])
+    assert at_output.shape == (3, 3, widths[1])
+    # Nothing where there is no word.
+    assert not at_input[1, 1:].any()
+    assert not at_input[2].any()
+    assert not at_output[1:, 1:].any()
+
+
+@pytest.mark.parametrize("layers", ["learned", "average", "top"])
+def test_elmo_is_equation_1(model: Path, layers) -> None:
+    elmo = load(model, device="cpu")
+    words, encode = build(elmo, place="input", layers=layers)
+    mix = words.mixes["input"]
+    w = np.array([0.2, -1.0, 0.7])
+    with torch.no_grad():
+        mix.gamma.fill_(0.6)
+        if layers == "learned":
+            mix.w.copy_(torch.from_numpy(w))
+    at_input, _ = words(encode(SENTENCES))
+    s = {
+        "learned": np.exp(w) / np.exp(w).sum(),
+        "average": np.full(3, 1 / 3),
+        "top": np.array([0, 0, 1]),
+    }[layers]
+    expected = 0.6 * np.einsum("j,jtd->td", s, elmo.embed([SENTENCES[0]])[0])
+    np.testing.assert_allclose(at_input[0, :, -32:].detach(), expected, rtol=1e-4, atol=1e-5)
+    penalty = words.penalty().item()
+    assert penalty == pytest.approx(0.001 * (w**2).sum() if layers == "learned" else 0)
+
+
+def test_the_batch_does_not_matter() -> None:
+    words, encode = build(None, place="none")
+    together, _ = words(encode(SENTENCES))
+    for i, sentence in enumerate(SENTENCES):
+        alone, _ = words(encode([sentence]))
+        torch.testing.assert_close(together[i, : max(1, len(sentence))], alone[0])
