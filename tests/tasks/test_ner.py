@@ -224,6 +224,23 @@ def test_wrong_requests(run, conll: Path, trained: TrainedTask) -> None:
     assert not Path("x").exists()
 
 
+def test_the_bilm_is_tuned_to_the_domain_first(conll: Path, tmp_path: Path, model: Path) -> None:
+    """Oracle: the biLM's own perplexity, before and after."""
+    conll.write_text(conll.read_text() + "".join(f"\nword{i} O\nend O\n" for i in range(60)))
+    notes = []
+    changes = [*SMALL, f"elmo.model={model}", "elmo.finetune=true", "training.epochs=1"]
+    train(tmp_path / "run", conll, changes, report=notes.append)
+    [note] = [record["note"] for record in notes if "perplexity" in record.get("note", "")]
+    before, after = (
+        float(x) for x in note.removeprefix("perplexity of the task's text ").split(" -> ")
+    )
+    assert after < before
+    trained = load_task(tmp_path / "run", device="cpu")
+    tuned = trained.encode.layers.embedder.bilm.state_dict()
+    original = elmore.load(model).bilm.state_dict()
+    assert any(not torch.equal(tuned[name], original[name]) for name in original)
+
+
 def test_elmo_stays_as_it_is(conll: Path, model: Path, tmp_path: Path) -> None:
     before = {k: v.clone() for k, v in elmore.load(model).bilm.state_dict().items()}
     train(tmp_path / "run", conll, [*SMALL, f"elmo.model={model}", "training.epochs=2"])

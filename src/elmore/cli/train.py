@@ -21,6 +21,7 @@ def train(
     layers: Literal["learned", "top", "average"] | None = None,
     lambda_: Annotated[float | None, Parameter(name="--lambda")] = None,
     init_bilm: Annotated[str | None, Parameter(alias="-m")] = None,
+    finetune_bilm: Annotated[bool, Parameter(negative="")] = False,
     vectors: Path | None = None,
     seed: int | None = None,
     recipe: Path | None = None,
@@ -48,6 +49,7 @@ def train(
         layers: The mix of the biLM's layers.
         lambda_: Pulls the learned mix to an average.
         init_bilm: The biLM: a folder, HDF5 weights, or en, which ships with elmore.
+        finetune_bilm: Let the biLM go on learning on the training text first.
         vectors: Word vectors: GloVe or word2vec, text or .bin, or .npz.
         seed: Decides the first weights, the order of the examples and dropout.
         recipe: TOML file with the settings of a run; a run's own config.toml repeats it.
@@ -62,13 +64,14 @@ def train(
     from elmore.tasks import read_task_config, train_task
     from elmore.training.interruption import InterruptedRunError
 
-    if no_elmo and (elmo or layers or init_bilm or lambda_ is not None):
+    if no_elmo and (elmo or layers or init_bilm or finetune_bilm or lambda_ is not None):
         raise InputError("--no-elmo leaves ELMo out: leave out its other options, too")
     switches = {
         "elmo.place": "none" if no_elmo else elmo,
         "elmo.layers": layers,
         "elmo.penalty": lambda_,
         "elmo.model": init_bilm,
+        "elmo.finetune": finetune_bilm or None,
         "words.vectors": vectors,
         "training.seed": seed,
     }

@@ -43,6 +43,9 @@ class ElmoConfig:
     model: str = "en"
     """The biLM: a folder, or the name of a model that ships with elmore."""
 
+    finetune: bool = False
+    """Let its language model go on learning on the task's text first (section 3.4)."""
+
     place: Literal["none", "input", "output", "both"] = "input"
     """Of the task's RNN; `none` is the baseline."""
 

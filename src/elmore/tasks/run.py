@@ -5,6 +5,7 @@ DIR/metrics.jsonl      a line an epoch; curves.png shows them
 DIR/checkpoints/       to go on from; gone when the run is complete
 DIR/task.json          which task, its labels, its scores
 DIR/words.json model.safetensors
+DIR/bilm/              the biLM, if it was fine-tuned for the task
 """
 
 import json
@@ -25,6 +26,7 @@ from elmore.errors import InputError, MissingExtraError
 from elmore.mix import ScalarMix
 from elmore.tasks import get_task
 from elmore.tasks.config import ElmoConfig, TaskConfig
+from elmore.tasks.domain import FOLDER, finetune_bilm
 from elmore.tasks.fit import Fit, predict
 from elmore.tasks.layers import LayerTable, Watch
 from elmore.tasks.plots import plot_scores
@@ -85,15 +87,20 @@ def train_task(
     )
     dev_examples = _not_empty(task.read(dev, config), [dev])
     test_examples = _not_empty(task.read(test, config), [test]) if test else []
-    trained = _new(task, config, train_examples, find_device(device))
-    if trained.encode.layers is not None:
-        everything = [*train_examples, *dev_examples, *test_examples]
-        trained.encode.layers.prepare((s for e in everything for s in task.texts(e)), watch)
+    embedder = _load_bilm(config.elmo, device)
     if not resume:
         if output.exists():
             shutil.rmtree(output)
         output.mkdir(parents=True)
         write_settings(config, output / "config.toml")
+    if embedder is not None and config.elmo.finetune:
+        text = (s for example in train_examples for s in task.texts(example))
+        tuned = finetune_bilm(config.elmo.model, text, output, device=device, report=report)
+        embedder = load(tuned, device=device)
+    trained = _new(task, config, train_examples, embedder, find_device(device))
+    if trained.encode.layers is not None:
+        everything = [*train_examples, *dev_examples, *test_examples]
+        trained.encode.layers.prepare((s for e in everything for s in task.texts(e)), watch)
     fit = Fit(
         task,
         trained.model,
@@ -176,7 +183,8 @@ def load_task(folder: Path | str, *, device: str = "auto", bilm: str | None = No
     except (SafetensorError, FileNotFoundError) as error:
         raise InputError(f"{folder / WEIGHTS} is not a complete file ({error})") from error
     known = WordVectors(index.known, weights["words.table.known"].numpy())
-    embedder = _load_bilm(config.elmo, find_device(device), bilm or config.elmo.model)
+    tuned = str(folder / FOLDER) if config.elmo.finetune else None
+    embedder = _load_bilm(config.elmo, device, bilm or tuned)
     trained = _assemble(task, config, index, known, facts["labels"], embedder, find_device(device))
     trained.model.load_state_dict(weights)
     trained.model.eval()
@@ -184,7 +192,11 @@ def load_task(folder: Path | str, *, device: str = "auto", bilm: str | None = No
 
 
 def _new(
-    task: Task[Any, Any, Any], config: TaskConfig, examples: Sequence[Any], device: torch.device
+    task: Task[Any, Any, Any],
+    config: TaskConfig,
+    examples: Sequence[Any],
+    embedder: Embedder | None,
+    device: torch.device,
 ) -> TrainedTask:
     """Return a task with its first weights."""
     if config.words.vectors:
@@ -193,13 +205,12 @@ def _new(
         known = WordVectors([], np.zeros((0, config.words.dim), np.float32))
     sentences = (s for example in examples for s in task.texts(example))
     index = WordIndex.of_training(sentences, known.words, min_count=config.words.min_count)
-    embedder = _load_bilm(config.elmo, device, config.elmo.model)
     torch.manual_seed(config.training.seed)
     return _assemble(task, config, index, known, task.labels(examples), embedder, device)
 
 
-def _load_bilm(config: ElmoConfig, device: torch.device, model: str) -> Embedder | None:
-    return None if config.place == "none" else load(model, device=str(device))
+def _load_bilm(config: ElmoConfig, device: str, model: str | None = None) -> Embedder | None:
+    return None if config.place == "none" else load(model or config.model, device=device)
 
 
 def _assemble(
