@@ -51,7 +51,7 @@ def read_task_config(
 
 
 def train_task(
-    name: str,
+    task: str | Task[Any, Any, Any],
     output: Path,
     *,
     train: Sequence[Path],
@@ -67,7 +67,7 @@ def train_task(
     """Train a task, write it to a folder, and return a summary with its scores.
 
     Args:
-        name: One of `elmore.tasks.TASKS`.
+        task: One of `elmore.tasks.TASKS`, or a task of your own.
         output: Folder for the model and the run.
         train: Files of training examples.
         dev: File of examples that decide when to stop and which weights to keep.
@@ -79,7 +79,7 @@ def train_task(
         report: See `Report`.
         watch: Wraps the stream of sentences while ELMo is computed, to show how far it is.
     """
-    task = get_task(name)
+    task = get_task(task) if isinstance(task, str) else task
     config = config or task.config()
     _check_folder(output, config, resume=resume, overwrite=overwrite)
     train_examples = _not_empty(
@@ -124,7 +124,7 @@ def train_task(
     if test_examples:
         scores["test"] = trained.evaluate(test_examples)
     summary = {
-        "task": name,
+        "task": task.name,
         "scores": scores,
         "epochs": fit.epoch,
         "seconds": sum(r["seconds"] + r["dev_seconds"] for r in records),
@@ -160,11 +160,18 @@ class TrainedTask(NamedTuple):
         return self.task.score(examples, self.predict(examples))
 
 
-def load_task(folder: Path | str, *, device: str = "auto", bilm: str | None = None) -> TrainedTask:
+def load_task(
+    folder: Path | str,
+    *,
+    task: Task[Any, Any, Any] | None = None,
+    device: str = "auto",
+    bilm: str | None = None,
+) -> TrainedTask:
     """Load a trained task.
 
     Args:
         folder: Written by `train_task` or `elmore train`.
+        task: A task of your own; those of elmore are known by the folder.
         device: `auto`, `cpu`, `cuda` or `cuda:1`.
         bilm: Where the biLM is, if it has moved since the training.
     """
@@ -174,7 +181,7 @@ def load_task(folder: Path | str, *, device: str = "auto", bilm: str | None = No
             f"{folder} holds no trained task; expected a folder written by `elmore train`"
         )
     facts = json.loads((folder / TASK).read_text(encoding="utf-8"))
-    task = get_task(facts["task"])
+    task = task or get_task(facts["task"])
     config = read_settings(task.config, folder / "config.toml")
     words = json.loads((folder / WORDS).read_text(encoding="utf-8"))
     index = WordIndex(words["new"], words["known"])
