@@ -10,7 +10,7 @@ from elmore.cli.options import Json, Output, Overwrite
 
 
 def train(
-    task: Literal["ner"],
+    task: Literal["entailment", "ner", "sentiment"],
     *,
     train: tuple[Path, ...],
     dev: Path,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from elmore.tasks.run import train_task as train_task
     from elmore.tasks.task import Task
 
-TASKS = ("ner",)
+TASKS = ("entailment", "ner", "sentiment")
 """Every task, by its name on the command line."""
 
 _RUN = ("TrainedTask", "load_task", "read_task_config", "train_task")
@@ -27,10 +27,18 @@ _RUN = ("TrainedTask", "load_task", "read_task_config", "train_task")
 def get_task(name: str) -> "Task[Any, Any, Any]":
     """Return a task by its name."""
     match name:
+        case "entailment":
+            from elmore.tasks.entailment.task import Entailment
+
+            return Entailment()
         case "ner":
             from elmore.tasks.ner.task import Ner
 
             return Ner()
+        case "sentiment":
+            from elmore.tasks.sentiment.task import Sentiment
+
+            return Sentiment()
     raise InputError(f"unknown task {name!r}; expected one of {', '.join(TASKS)}")
 
 

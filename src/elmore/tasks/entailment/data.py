@@ -1,0 +1,113 @@
+"""Pairs of SNLI, MultiNLI and SICK to tokens.
+
+{"gold_label": "neutral", "sentence1": "A man sings.", "sentence2": "He is on a stage."}
+pair_ID<TAB>sentence_A<TAB>sentence_B<TAB>entailment_judgment       and rows under it
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from elmore.errors import InputError
+from elmore.tasks.treebank import treebank_tokens, unescape
+from elmore.text.lines import read_lines
+from elmore.text.tokenize import Tokenizer
+
+_SENTENCES = (("sentence1", "sentence_A"), ("sentence2", "sentence_B"))
+_LABELS = ("gold_label", "entailment_judgment", "entailment_label")
+_NO_LABEL = "-"
+"""Where the annotators did not agree; SNLI's authors leave these pairs out, too."""
+
+
+class EntailmentExample(NamedTuple):
+    """Two sentences, and what the first means for the second."""
+
+    premise: list[str]
+    hypothesis: list[str]
+    label: str
+
+
+def read_pairs(path: Path, tokenize: Tokenizer) -> list[EntailmentExample]:
+    """Read JSON lines or a table with a header, whichever it is."""
+    examples = []
+    for number, row in _read_rows(path):
+        label = _first(row, _LABELS)
+        if label is None:
+            raise InputError(
+                f"{path}, line {number}: no label; expected one of {', '.join(_LABELS)}"
+            )
+        if label == _NO_LABEL:
+            continue
+        try:
+            examples.append(parse_pair(row, tokenize)._replace(label=label.lower()))
+        except InputError as error:
+            raise InputError(f"{path}, line {number}: {error}") from error
+    return examples
+
+
+def parse_pair(row: Mapping[str, Any], tokenize: Tokenizer) -> EntailmentExample:
+    """Return the tokens of a row: those of the parses, if it has any."""
+    premise, hypothesis = (_tokens(row, names, tokenize) for names in _SENTENCES)
+    return EntailmentExample(premise, hypothesis, "")
+
+
+def _tokens(row: Mapping[str, Any], names: tuple[str, ...], tokenize: Tokenizer) -> list[str]:
+    parse = _first(row, tuple(f"{name}_binary_parse" for name in names))
+    if parse:
+        return [unescape(token) for token in parse.split() if token not in ("(", ")")]
+    sentence = _first(row, names)
+    if sentence is None:
+        raise InputError(f"no sentence; expected {' or '.join(names)}")
+    return treebank_tokens(sentence, tokenize)
+
+
+def _first(row: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+    found = (row[name] for name in names if isinstance(row.get(name), str))
+    return next(found, None)
+
+
+def _read_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield rows by the names of their columns, with the numbers of their lines."""
+    columns: list[str] = []
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        if columns:
+            yield number, _parse_row(line, columns, path, number)
+        elif line.lstrip().startswith("{"):
+            try:
+                yield number, parse_json(line)
+            except InputError as error:
+                raise InputError(f"{path}, line {number}: {error}") from error
+        else:
+            columns = _parse_header(line, path, number)
+
+
+def _parse_header(line: str, path: Path, number: int) -> list[str]:
+    columns = line.split("\t")
+    if any(set(names).isdisjoint(columns) for names in (*_SENTENCES, _LABELS)):
+        raise InputError(
+            f"{path}, line {number}: expected JSON lines with gold_label, sentence1 and "
+            "sentence2, or a header with sentence_A, sentence_B and entailment_judgment "
+            f"between tabs, got {line!r:.60}"
+        )
+    return columns
+
+
+def _parse_row(line: str, columns: list[str], path: Path, number: int) -> dict[str, str]:
+    fields = line.split("\t")
+    if len(fields) < len(columns):
+        raise InputError(
+            f"{path}, line {number}: expected {len(columns)} columns between tabs, as in the "
+            f"header, got {len(fields)}"
+        )
+    return dict(zip(columns, fields, strict=False))
+
+
+def parse_json(line: str) -> dict[str, Any]:
+    """Read a line that starts with {, which is an object or no JSON."""
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InputError(f"not a JSON object ({error})") from error

@@ -1,0 +1,116 @@
+"""Words to sentiment: the biattentive classification network (BCN; McCann et al., 2017).
+
+B sentences, T words, K classes, P pieces of a maxout, I and O widths of input and output.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from elmore.mix import max_pool, mean_pool
+from elmore.tasks.classes import Answer, answers
+from elmore.tasks.modules.attention import attend
+from elmore.tasks.modules.pooling import AttentivePool, min_pool
+from elmore.tasks.modules.rnn import BiLSTM
+from elmore.tasks.sentiment.config import BCNConfig
+from elmore.tasks.task import TaskModel
+from elmore.tasks.words import WordBatch, Words
+
+
+class SentimentBatch(NamedTuple):
+    """Sentences, and the numbers of their classes."""
+
+    words: WordBatch
+    classes: Int[Tensor, " B"]
+
+
+class BCN(TaskModel[SentimentBatch, Answer]):
+    """Attention of a sentence to itself between two biLSTMs, four ways to pool, a classifier.
+
+    w = [word; ELMo]                    ELMo at the input
+    x = [biLSTM(relu(W w)); ELMo]       ELMo at the output of the first biLSTM
+    c = sum_j softmax(x . x_j) x_j      biattention: the context that a word of x asks for
+    z = biLSTM([x; x - c; x * c])       the integrator
+    classifier([max z; mean z; min z; self-attentive z])
+
+    McCann et al. have two sequences, each with an integrator of its own, and give a single
+    sentence twice. Both halves are then the same function of the same words, so here is one.
+    """
+
+    def __init__(self, config: BCNConfig, words: Words, classes: list[str]) -> None:
+        super().__init__()
+        self.words = words
+        self.classes = classes
+        self.project = nn.Linear(words.in_dim, config.hidden)
+        self.encode = BiLSTM(config.hidden, config.hidden)
+        self.integrate = BiLSTM(3 * (self.encode.dim + words.out_dim), config.hidden)
+        self.attentive_pool = AttentivePool(self.integrate.dim)
+        self.dropout = nn.Dropout(config.dropout)
+        in_dim = 4 * self.integrate.dim
+        self.classify = (
+            maxout_layers(in_dim, len(classes), pieces=config.pieces, dropout=config.dropout)
+            if config.classifier == "maxout"
+            else relu_layers(in_dim, len(classes), dropout=config.dropout)
+        )
+
+    def forward(self, batch: SentimentBatch) -> Float[Tensor, ""]:
+        """Return -log p of the right class, for an average sentence."""
+        return functional.cross_entropy(self._scores(batch.words), batch.classes)
+
+    def predict(self, batch: SentimentBatch) -> list[Answer]:
+        """Return the probabilities of the classes for each sentence."""
+        return answers(self._scores(batch.words), self.classes)
+
+    def _scores(self, words: WordBatch) -> Float[Tensor, "B K"]:
+        at_input, at_output = self.words(words)
+        x = self.encode(self.dropout(self.project(at_input).relu()), words.lengths)
+        x = torch.cat([x, at_output], dim=-1)
+        context = attend(x, x, words.mask)
+        z = self.integrate(torch.cat([x, x - context, x * context], dim=-1), words.lengths)
+        pools = (max_pool, mean_pool, min_pool, self.attentive_pool)
+        return self.classify(torch.cat([pool(z, words.mask) for pool in pools], dim=-1))
+
+
+def relu_layers(in_dim: int, out_dim: int, *, dropout: float) -> nn.Sequential:
+    """Return two layers with ReLU and dropout, each half as wide as what it reads, and a last."""
+    layers: list[nn.Module] = []
+    for wide, narrow in pairwise((in_dim, in_dim // 2, in_dim // 4)):
+        layers += [nn.Dropout(dropout), nn.Linear(wide, narrow), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Dropout(dropout), nn.Linear(in_dim // 4, out_dim))
+
+
+def maxout_layers(in_dim: int, out_dim: int, *, pieces: int, dropout: float) -> nn.Sequential:
+    """Return three maxout layers with batch norm and dropout before each."""
+    layers: list[nn.Module] = []
+    for wide, narrow in pairwise((in_dim, in_dim // 2, in_dim // 4, out_dim)):
+        layers += [BatchNorm(wide), nn.Dropout(dropout), Maxout(wide, narrow, pieces=pieces)]
+    return nn.Sequential(*layers)
+
+
+class Maxout(nn.Module):
+    """The maximum of some linear functions (Goodfellow et al., 2013)."""
+
+    def __init__(self, in_dim: int, out_dim: int, *, pieces: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_dim, out_dim * pieces)
+        self.pieces = pieces
+
+    def forward(self, x: Float[Tensor, "B I"]) -> Float[Tensor, "B O"]:
+        """Take the maximum of P numbers for each of the O results."""
+        return self.linear(x).unflatten(-1, (-1, self.pieces)).amax(dim=-1)
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch norm that takes the running statistics for a batch of one, which has none."""
+
+    def forward(self, x: Float[Tensor, "B I"]) -> Float[Tensor, "B I"]:
+        """Normalize each dimension over the batch."""
+        if len(x) > 1:
+            return super().forward(x)
+        return functional.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+        )
