@@ -33,7 +33,7 @@ class BCNConfig:
     """Width of the feed-forward layer, and of each direction of the two biLSTMs."""
 
     classifier: Literal["relu", "maxout"] = "relu"
-    """ReLU layers as in Peters et al. (2018), or batch norm and maxout as in McCann et al. (2017)."""
+    """ReLU as in Peters et al. (2018), or batch norm and maxout as in McCann et al. (2017)."""
 
     pieces: int = 4
     """Linear functions that a maxout takes the maximum of."""

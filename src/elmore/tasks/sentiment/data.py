@@ -18,7 +18,7 @@ SCALE = ("very negative", "negative", "neutral", "positive", "very positive")
 
 _HALVES = ("negative", "negative", None, "positive", "positive")
 _NUMBERS = {**{str(n): n for n in range(len(SCALE))}, **{name: n for n, name in enumerate(SCALE)}}
-_PIECE = re.compile(r"[()]|[^\s()]+")
+_PIECE = re.compile(r"[()]|[^ \t()]+")  # not \s: the treebank has words with a no-break space
 
 
 class SentimentExample(NamedTuple):
