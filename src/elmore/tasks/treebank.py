@@ -27,9 +27,12 @@ def unescape(token: str) -> str:
 
 def treebank_tokens(text: str, tokenize: Tokenizer) -> list[str]:
     """Split a text, tokenized already or not, into the tokens that a treebank has."""
+    text = " ".join(map(unescape, text.split()))
+    if "'" not in text:  # most text, and then there is nothing else to do
+        return tokenize(text)
     # Put together first what Moses would otherwise split wrongly: 's to ' s.
-    whole = _BEFORE_CLITIC.sub("", " ".join(map(unescape, text.split())))
-    return [part for token in _join_moses(tokenize(whole)) for part in _split(token)]
+    tokens = tokenize(_BEFORE_CLITIC.sub("", text))
+    return [part for token in _join_moses(tokens) for part in _split(token)]
 
 
 def _join_moses(tokens: list[str]) -> list[str]:

@@ -59,6 +59,7 @@ class _Moses:
         self._moses = MosesTokenizer(lang=language)
         self._plain: dict[str, list[str]] = {}
         self._other: dict[tuple[str, str, str], list[str]] = {}
+        self._is_lower = cache(self._moses.islower)  # which looks through all of Unicode
 
     def __call__(self, text: str) -> list[str]:
         pieces = text.split()
@@ -85,7 +86,7 @@ class _Moses:
 
     def _kind(self, char: str) -> str:
         """Return a character that Moses treats as it does this one after a period."""
-        if self._moses.islower(char):
+        if self._is_lower(char):
             return "a"
         return "0" if "0" <= char <= "9" else "A"
 
