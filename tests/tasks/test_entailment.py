@@ -1,0 +1,244 @@
+"""Entailment: pairs by hand, the network in numpy, and a tiny set to learn."""
+
+import json
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from elmore.embedder import Embedder
+from elmore.errors import InputError
+from elmore.tasks import get_task, load_task, read_task_config, train_task
+from elmore.tasks.config import ElmoConfig, WordsConfig
+from elmore.tasks.entailment.config import ESIMConfig
+from elmore.tasks.entailment.data import EntailmentExample, read_pairs
+from elmore.tasks.entailment.model import ESIM, EntailmentBatch, balanced_weights
+from elmore.tasks.vectors import WordVectors
+from elmore.tasks.words import WordEncoder, WordIndex, Words
+from elmore.text.tokenize import get_tokenizer
+
+MOSES = get_tokenizer()
+ENTAILMENT = get_task("entailment")
+PAIR = EntailmentExample(["A", "man", "sings", "."], ["He", "is", "n't", "mute"], "neutral")
+
+
+def test_json_lines_as_of_snli(tmp_path: Path) -> None:
+    path = tmp_path / "snli.jsonl"
+    rows = [
+        {"gold_label": "neutral", "sentence1": "A man sings.", "sentence2": "He isn't mute"},
+        {"gold_label": "-", "sentence1": "A man sings.", "sentence2": "Maybe."},
+        {
+            "gold_label": "neutral",
+            "sentence1": "not read",
+            "sentence1_binary_parse": "( ( A man ) ( sings . ) )",
+            "sentence2": "not read",
+            "sentence2_binary_parse": "( He ( ( is n't ) mute ) )",
+        },
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
+    assert read_pairs(path, MOSES) == [PAIR, PAIR]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment",
+        "pair_ID\tsentence_A\tsentence_B\tmore\tentailment_label",
+        "captionID\tsentence1\tsentence2\tmore\tgold_label",
+    ],
+)
+def test_tables_with_a_header(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "sick.txt"
+    path.write_text(f"{header}\n1\tA man sings .\tHe is n't mute\t4.5\tNEUTRAL\n")
+    assert read_pairs(path, MOSES) == [PAIR]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"gold_label": "neutral"', "line 1: not a JSON object"),
+        ('{"sentence1": "a", "sentence2": "b"}', "line 1: no label; expected one of gold_label"),
+        ('{"gold_label": "neutral", "sentence1": "a"}', "line 1: no sentence; .*sentence2"),
+        ('{"gold_label": 1, "sentence1": "a", "sentence2": "b"}', "line 1: no label"),
+        ("A man sings .\tHe does\tneutral", "line 1: expected JSON lines .* or a header"),
+        (
+            "sentence_A\tsentence_B\tentailment_judgment\na\tb",
+            "line 2: expected 3 columns .* got 2",
+        ),
+    ],
+)
+def test_malformed_lines_are_named(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "bad.txt"
+    path.write_text(text)
+    with pytest.raises(InputError, match=rf"bad\.txt, {message}"):
+        read_pairs(path, MOSES)
+
+
+def test_pairs_that_somebody_typed() -> None:
+    expected = PAIR._replace(label="")
+    assert ENTAILMENT.parse("A man sings.\tHe isn't mute", MOSES) == expected
+    typed = json.dumps({"sentence1": "A man sings.", "sentence2": "He isn't mute"})
+    assert ENTAILMENT.parse(typed, MOSES) == expected
+    for line in ("A man sings.", "A man sings.\t", "a\tb\tc", '{"sentence1": "a"}', "{"):
+        with pytest.raises(InputError, match=r"tab and a hypothesis|no sentence|not a JSON"):
+            ENTAILMENT.parse(line, MOSES)
+
+
+@pytest.mark.parametrize(
+    "change", ["network.hidden=0", "network.dropout=1.0", "data.class_weights=some"]
+)
+def test_settings_are_checked(change: str) -> None:
+    with pytest.raises(InputError, match=change.split("=")[0].split(".")[1]):
+        read_task_config("entailment", None, [change])
+
+
+def esim(weights: list[float] | None = None) -> tuple[ESIM, WordEncoder]:
+    index = WordIndex(list("abcdef"), [])
+    known = WordVectors([], np.zeros((0, 6), np.float32))
+    words = Words(WordsConfig(), ElmoConfig(place="none"), index, known, num_layers=0, elmo_dim=0)
+    classes = ["contradiction", "entailment", "neutral"]
+    model = ESIM(ESIMConfig(hidden=4), words, classes, torch.tensor(weights or [1.0, 1.0, 1.0]))
+    encode = WordEncoder(index, None, with_characters=False, device=torch.device("cpu"))
+    return model.eval(), encode
+
+
+def pair(premise: str, hypothesis: str, label: str = "") -> EntailmentExample:
+    return EntailmentExample(list(premise), list(hypothesis), label)
+
+
+def collate(examples: list[EntailmentExample], encode: WordEncoder, model: ESIM) -> EntailmentBatch:
+    return ENTAILMENT.collate(examples, encode, {"classes": model.classes})
+
+
+def softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    return np.exp(x) / np.exp(x).sum(axis, keepdims=True)
+
+
+def test_the_network_is_the_one_of_the_paper() -> None:
+    """Oracle: numpy around PyTorch's LSTMs, for one pair, with the numbered equations of ESIM."""
+    model, encode = esim()
+
+    def lstm(layer: torch.nn.LSTM, x: np.ndarray) -> np.ndarray:
+        return layer(torch.from_numpy(x.astype(np.float32))[None])[0][0].numpy()
+
+    def linear(layer: torch.nn.Linear, x: np.ndarray) -> np.ndarray:
+        return x @ layer.weight.numpy().T + layer.bias.numpy()
+
+    def vectors(tokens: str) -> np.ndarray:
+        return model.words.table.new[[encode.index.row(t) for t in tokens]].numpy()
+
+    def compose(x: np.ndarray, other: np.ndarray) -> np.ndarray:
+        m = np.concatenate([x, other, x - other, x * other], -1)  # (14), (15)
+        v = lstm(model.compose.lstm, np.maximum(linear(model.project, m), 0))  # (16) to (18)
+        return np.concatenate([v.mean(0), v.max(0)])  # (18), (19)
+
+    with torch.no_grad():
+        a, b = (lstm(model.encode.lstm, vectors(t)) for t in ("abcf", "da"))  # (1), (2)
+        e = a @ b.T  # (11)
+        v = np.concatenate([compose(a, softmax(e, 1) @ b), compose(b, softmax(e, 0).T @ a)])
+        hidden = np.maximum(linear(model.classify[1], v), 0)
+        expected = softmax(linear(model.classify[4], hidden), 0)
+
+        [found] = model.predict(collate([pair("abcf", "da")], encode, model))
+
+    assert list(found.values()) == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+def test_neither_padding_nor_order_matters() -> None:
+    model, encode = esim()
+    pairs = [pair("abc", "f"), pair("f", "abcdef"), pair("ebcdafab", "ab"), pair("a", "")]
+    with torch.no_grad():
+        together = model.predict(collate(pairs, encode, model))
+        reverse = model.predict(collate(pairs[::-1], encode, model))[::-1]
+        alone = [model.predict(collate([p], encode, model))[0] for p in pairs]
+        turned = model.predict(collate([pair("f", "abc")], encode, model))
+    for found in (reverse, alone):
+        for ours, theirs in zip(together, found, strict=True):
+            assert ours == pytest.approx(theirs, abs=1e-5)
+    assert turned[0] != pytest.approx(together[0], abs=1e-5)  # which is the premise does matter
+
+
+def test_rare_classes_weigh_more() -> None:
+    """Oracle: n / (K * n_k), scikit-learn's definition of balanced weights."""
+    counts = [2, 3, 1]
+    weights = balanced_weights(counts)
+    assert weights.tolist() == pytest.approx([6 / (3 * n) for n in counts])
+    model, encode = esim(weights.tolist())
+    classes = ["contradiction"] * 2 + ["entailment"] * 3 + ["neutral"]
+    pairs = [pair("abc"[: i % 3 + 1], "def", label) for i, label in enumerate(classes)]
+    labels = ENTAILMENT.labels(pairs)
+    assert labels == {"classes": model.classes, "counts": ["2", "3", "1"]}
+    with torch.no_grad():
+        batch = collate(pairs, encode, model)
+        found = model.predict(batch)
+        loss = model(batch).item()
+    weight = dict(zip(model.classes, weights.tolist(), strict=True))
+    terms = [
+        -weight[label] * np.log(answer[label]) for label, answer in zip(classes, found, strict=True)
+    ]
+    assert loss == pytest.approx(np.mean(terms), abs=1e-5)
+
+
+@pytest.fixture
+def tiny_set(tmp_path: Path) -> Path:
+    """A noun and a verb: the same ones follow, another verb does not, another noun is neutral."""
+    nouns, verbs = ["man", "girl", "dog"], ["sings", "sleeps", "eats"]
+    path = tmp_path / "tiny.jsonl"
+    with path.open("w") as file:
+        for noun, verb, other, act in product(nouns, verbs, nouns, verbs):
+            label = "neutral" if noun != other else "entailment"
+            label = "contradiction" if noun == other and verb != act else label
+            row = {"gold_label": label, "sentence1": f"A {noun} {verb} ."}
+            file.write(json.dumps({**row, "sentence2": f"The {other} {act} ."}) + "\n")
+    return path
+
+
+TINY = [
+    "words.dim=16", "network.hidden=24", "network.dropout=0.0", "network.rnn_dropout=0.0",
+    "network.attention_dropout=0.0", "training.lr=5e-3", "training.lr_patience=9",
+    "training.batch_size=8", "training.epochs=14", "training.patience=14",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("weights", ["none", "balanced"])
+def test_a_tiny_set_is_learned(tiny_set: Path, tmp_path: Path, weights: str) -> None:
+    changes = [*TINY, "elmo.place=none", f"data.class_weights={weights}"]
+    config = read_task_config("entailment", None, changes)
+    summary = train_task(
+        "entailment", tmp_path / "run", train=[tiny_set], dev=tiny_set, config=config, device="cpu"
+    )
+    assert summary["scores"]["dev"]["accuracy"] >= 0.97
+
+
+def test_with_elmo_and_from_its_folder(tiny_set: Path, tmp_path: Path, embedder: Embedder) -> None:
+    embedder.save(tmp_path / "bilm")
+    config = read_task_config(
+        "entailment", None, [*TINY, f"elmo.model={tmp_path / 'bilm'}", "training.lr=3e-3"]
+    )
+    summary = train_task(
+        "entailment", tmp_path / "run", train=[tiny_set], dev=tiny_set, config=config, device="cpu"
+    )
+    assert summary["scores"]["dev"]["accuracy"] >= 0.97
+    assert set(summary["elmo"]) == {"input", "output"}
+
+    trained = load_task(tmp_path / "run", device="cpu")
+    assert trained.evaluate(tiny_set) == summary["scores"]["dev"]
+    task = trained.task
+    example = task.parse("A man sings.\tThe man sleeps.", MOSES)
+    [answer] = trained.predict([example])
+    found = task.as_json(example, answer, trained.config)
+    assert found["label"] == "contradiction"
+    assert sum(found["probabilities"].values()) == pytest.approx(1)
+    assert found["hypothesis"] == ["The", "man", "sleeps", "."]
+    shown = task.show(example._replace(premise=["[a]"]), answer)
+    assert "contradiction" in shown
+    assert "\\[a]" in shown
+
+
+def test_counts_of_sick(tasks: Path) -> None:
+    """Oracle: the counts of Marelli et al. (2014)."""
+    pairs = read_pairs(tasks / "snli" / "SICK_trial.txt.xz", MOSES)
+    assert len(pairs) == 500
+    assert {p.label for p in pairs} == {"contradiction", "entailment", "neutral"}

@@ -1,0 +1,291 @@
+"""Sentiment: trees by hand and by recursion, the network in numpy, and a tiny set to learn."""
+
+import lzma
+import random
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from elmore.embedder import Embedder
+from elmore.errors import InputError
+from elmore.tasks import get_task, load_task, read_task_config, train_task
+from elmore.tasks.config import ElmoConfig, WordsConfig
+from elmore.tasks.sentiment.config import BCNConfig
+from elmore.tasks.sentiment.data import SentimentExample, parse_tree, read_sentiment
+from elmore.tasks.sentiment.model import BCN
+from elmore.tasks.vectors import WordVectors
+from elmore.tasks.words import WordEncoder, WordIndex, Words
+from elmore.text.tokenize import get_tokenizer
+
+TREE = "(4 (2 (2 The) (2 film)) (4 (3 (2 is) (4 great)) (2 .)))"
+SENTIMENT = get_task("sentiment")
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> Path:
+    path = tmp_path / "trees.txt"
+    path.write_text(f"{TREE}\n\n(1 (2 A) (1 bore))\n(2 (2 A) (2 film))\n{TREE}\n")
+    return path
+
+
+def test_a_tree_is_its_words_and_phrases() -> None:
+    tokens, phrases = parse_tree(TREE)
+    assert tokens == ["The", "film", "is", "great", "."]
+    assert [(label, " ".join(tokens[start:end])) for label, start, end in phrases] == [
+        (2, "The"),
+        (2, "film"),
+        (2, "The film"),
+        (2, "is"),
+        (4, "great"),
+        (3, "is great"),
+        (2, "."),
+        (4, "is great ."),
+        (4, "The film is great ."),
+    ]
+
+
+def test_random_trees_are_read_as_they_were_written() -> None:
+    """Oracle: the phrases that a recursive writer has noted."""
+    draw = random.Random(0)
+
+    def write(depth: int) -> tuple[str, list[str], list[tuple[int, tuple[str, ...]]]]:
+        label = draw.randrange(5)
+        if depth == 0 or draw.random() < 0.2:
+            word = draw.choice(["a", "b", "...", "'s", "8\u00a01/2"])
+            return f"({label} {word})", [word], [(label, (word,))]
+        parts = [write(depth - 1) for _ in range(draw.choice([1, 2, 3]))]
+        words = [word for _, some, _ in parts for word in some]
+        phrases = [phrase for _, _, some in parts for phrase in some]
+        return (
+            f"({label} {' '.join(text for text, _, _ in parts)})",
+            words,
+            [*phrases, (label, tuple(words))],
+        )
+
+    for _ in range(50):
+        text, words, phrases = write(4)
+        tokens, found = parse_tree(text)
+        assert tokens == words
+        assert [(label, tuple(tokens[start:end])) for label, start, end in found] == phrases
+
+
+def test_sentences_alone_or_with_their_phrases(trees: Path) -> None:
+    sentences = read_sentiment(trees, classes=5)
+    assert [(" ".join(e.tokens), e.label) for e in sentences] == [
+        ("The film is great .", "very positive"),
+        ("A bore", "negative"),
+        ("A film", "neutral"),
+        ("The film is great .", "very positive"),
+    ]
+    phrases = read_sentiment(trees, classes=5, phrases=True)
+    assert len(phrases) == len({(tuple(e.tokens), e.label) for e in phrases}) == 13
+    long = read_sentiment(trees, classes=5, phrases=True, min_phrase=3)
+    assert [" ".join(e.tokens) for e in long] == [
+        "is great .",
+        "The film is great .",
+        "A bore",  # shorter, but a sentence
+        "A film",
+    ]
+
+
+def test_two_classes_leave_neutral_out(trees: Path) -> None:
+    found = read_sentiment(trees, classes=2)
+    assert [e.label for e in found] == ["positive", "negative", "positive"]
+    phrases = read_sentiment(trees, classes=2, phrases=True)
+    assert {" ".join(e.tokens) for e in phrases} == {
+        "great", "is great", "is great .", "The film is great .", "bore", "A bore",
+    }  # fmt: skip
+
+
+def test_dev_examples_are_sentences_always(trees: Path) -> None:
+    config = read_task_config("sentiment", None, ["data.min_phrase=1"])
+    assert len(SENTIMENT.read(trees, config)) == 4
+    assert len(SENTIMENT.read(trees, config, training=True)) == 13
+
+
+def test_labeled_lines(tmp_path: Path) -> None:
+    path = tmp_path / "lines.tsv.xz"
+    path.write_bytes(
+        lzma.compress(b"4\tIt works .\nVery negative\tIt does n't -LRB- yet -RRB- .\n")
+    )
+    assert read_sentiment(path, classes=5, phrases=True) == [
+        SentimentExample(["It", "works", "."], "very positive"),
+        SentimentExample(["It", "does", "n't", "(", "yet", ")", "."], "very negative"),
+    ]
+
+
+def test_labels_of_another_scale_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lines.tsv"
+    path.write_text("1\tgood\n0\tbad\n")
+    with pytest.raises(InputError, match="write negative and positive"):
+        read_sentiment(path, classes=2)
+    path.write_text("positive\tgood\nnegative\tbad\n")
+    assert [e.label for e in read_sentiment(path, classes=2)] == ["positive", "negative"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("(3 (2 It) (3 works)", r"as many \) as \("),
+        ("(3 (2 It) (3 works)))", "nothing after it"),
+        ("(7 (2 It) (3 works))", "label from 0 to 4 after .*'7'"),
+        ("(3 (2 It) works)", "'works' in parentheses of its own"),
+        ("(3 It (3 works))", r"'\(' in parentheses of its own"),
+        ("(3 (2 It) (3))", "a phrase between parentheses"),
+        ("(", "label from 0 to 4"),
+        ("It works .", "expected a tree such as"),
+        ("5\tIt works .", "expected a tree such as"),
+        ("3\t ", "expected a tree such as"),
+    ],
+)
+def test_malformed_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "bad.txt"
+    path.write_text(f"{TREE}\n{line}\n")
+    with pytest.raises(InputError, match=rf"bad\.txt, line 2: .*{message}"):
+        read_sentiment(path, classes=5)
+
+
+@pytest.mark.parametrize(
+    "change", ["data.classes=3", "data.min_phrase=0", "network.hidden=0", "network.dropout=1.0"]
+)
+def test_settings_are_checked(change: str) -> None:
+    with pytest.raises(InputError, match=change.split("=")[0].split(".")[1]):
+        read_task_config("sentiment", None, [change])
+
+
+def bcn(classifier: str = "relu") -> tuple[BCN, WordEncoder]:
+    index = WordIndex(list("abcdef"), [])
+    known = WordVectors([], np.zeros((0, 6), np.float32))
+    words = Words(WordsConfig(), ElmoConfig(place="none"), index, known, num_layers=0, elmo_dim=0)
+    model = BCN(BCNConfig(hidden=4, classifier=classifier), words, ["negative", "positive"])
+    encode = WordEncoder(index, None, with_characters=False, device=torch.device("cpu"))
+    return model.eval(), encode
+
+
+def test_the_network_is_the_one_of_the_paper() -> None:
+    """Oracle: numpy around PyTorch's LSTMs, for one sentence, with the formulas of the paper."""
+    model, encode = bcn()
+    tokens = ["a", "b", "f", "a"]
+
+    def lstm(layer: torch.nn.LSTM, x: np.ndarray) -> np.ndarray:
+        return layer(torch.from_numpy(x)[None])[0][0].numpy()
+
+    def linear(layer: torch.nn.Linear, x: np.ndarray) -> np.ndarray:
+        return x @ layer.weight.numpy().T + layer.bias.numpy()
+
+    def softmax(x: np.ndarray, axis: int) -> np.ndarray:
+        return np.exp(x) / np.exp(x).sum(axis, keepdims=True)
+
+    with torch.no_grad():
+        w = model.words.table.new[[encode.index.row(t) for t in tokens]].numpy()
+        X = lstm(model.encode.lstm, np.maximum(linear(model.project, w), 0))
+        A = X @ X.T
+        C = softmax(A, 0).T @ X  # columns add up to 1
+        Z = lstm(model.integrate.lstm, np.concatenate([X, X - C, X * C], -1))
+        beta = softmax(linear(model.attentive_pool.score, Z)[:, 0], 0)
+        pooled = np.concatenate([Z.max(0), Z.mean(0), Z.min(0), beta @ Z])
+        for layer in (model.classify[1], model.classify[4]):
+            pooled = np.maximum(linear(layer, pooled), 0)
+        expected = softmax(linear(model.classify[7], pooled), 0)
+
+        batch = SENTIMENT.collate(
+            [SentimentExample(tokens, "")], encode, {"classes": model.classes}
+        )
+        [found] = model.predict(batch)
+
+    assert list(found.values()) == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("classifier", ["relu", "maxout"])
+def test_neither_padding_nor_order_matters(classifier: str) -> None:
+    model, encode = bcn(classifier)
+    labels = {"classes": model.classes}
+    examples = [SentimentExample(list(text), "") for text in ("abc", "f", "ebcdafab", "")]
+    with torch.no_grad():
+        together = model.predict(SENTIMENT.collate(examples, encode, labels))
+        reverse = model.predict(SENTIMENT.collate(examples[::-1], encode, labels))[::-1]
+        alone = [model.predict(SENTIMENT.collate([e], encode, labels))[0] for e in examples]
+    for found in (reverse, alone):
+        for ours, theirs in zip(together, found, strict=True):
+            assert ours == pytest.approx(theirs, abs=1e-5)
+    assert together[0] != pytest.approx(together[1], abs=1e-4)
+
+
+ADJECTIVES = {0: ["awful", "vile"], 1: ["weak", "dull"], 2: ["long", "new"],
+              3: ["good", "nice"], 4: ["superb", "perfect"]}  # fmt: skip
+
+
+@pytest.fixture
+def tiny_set(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.txt"
+    path.write_text(
+        "\n".join(
+            f"({label} (2 (2 The) (2 {noun})) ({label} (2 is) ({label} {word})))"
+            for (label, words), noun in product(ADJECTIVES.items(), ["film", "plot", "cast", "end"])
+            for word in words
+        )
+    )
+    return path
+
+
+TINY = [
+    "words.dim=16", "words.dropout=0.0", "network.hidden=16", "network.dropout=0.0",
+    "training.lr=5e-3", "training.batch_size=13", "training.epochs=12",
+    "elmo.dropout=0.0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["data.train_on=sentences"],
+        ["data.min_phrase=2", "network.classifier=maxout"],
+        ["data.classes=2", "data.train_on=sentences"],
+    ],
+)
+def test_a_tiny_set_is_learned(tiny_set: Path, tmp_path: Path, changes: list[str]) -> None:
+    config = read_task_config("sentiment", None, [*TINY, "elmo.place=none", *changes])
+    summary = train_task(
+        "sentiment", tmp_path / "run", train=[tiny_set], dev=tiny_set, config=config, device="cpu"
+    )
+    assert summary["scores"]["dev"]["accuracy"] >= 0.97
+
+
+def test_with_elmo_and_from_its_folder(tiny_set: Path, tmp_path: Path, embedder: Embedder) -> None:
+    embedder.save(tmp_path / "bilm")
+    changes = [*TINY, f"elmo.model={tmp_path / 'bilm'}", "data.train_on=sentences"]
+    config = read_task_config("sentiment", None, changes)
+    summary = train_task(
+        "sentiment", tmp_path / "run", train=[tiny_set], dev=tiny_set, config=config, device="cpu"
+    )
+    assert summary["scores"]["dev"]["accuracy"] >= 0.97
+    assert set(summary["elmo"]) == {"input", "output"}
+
+    trained = load_task(tmp_path / "run", device="cpu")
+    assert trained.evaluate(tiny_set) == summary["scores"]["dev"]
+    task = trained.task
+    example = task.parse("The plot isn't [superb]", get_tokenizer())
+    assert example.tokens[2:4] == ["is", "n't"]
+    example = task.parse("The end is superb", get_tokenizer())
+    [answer] = trained.predict([example])
+    found = task.as_json(example, answer, trained.config)
+    assert found["label"] == "very positive"
+    assert sum(found["probabilities"].values()) == pytest.approx(1)
+    assert next(iter(found["probabilities"])) == "very negative"
+    assert "very positive" in task.show(example, answer)
+    assert "\\[end]" in task.show(example._replace(tokens=["[end]"]), answer)
+    with pytest.raises(InputError, match="expected a sentence"):
+        task.parse(" ", get_tokenizer())
+
+
+def test_counts_of_the_treebank(tasks: Path) -> None:
+    """Oracle: the counts that the treebank's authors and McCann et al. report."""
+    count = {
+        (part, classes): len(read_sentiment(tasks / "sst" / f"{part}.txt.xz", classes=classes))
+        for part in ("dev", "test")
+        for classes in (5, 2)
+    }
+    assert count == {("dev", 5): 1101, ("test", 5): 2210, ("dev", 2): 872, ("test", 2): 1821}

@@ -1,0 +1,41 @@
+"""Tokens as in a treebank: cases by hand, and one text in two forms."""
+
+import pytest
+
+from elmore.tasks.treebank import treebank_tokens, unescape
+from elmore.text.tokenize import get_tokenizer
+
+MOSES = get_tokenizer("moses")
+
+
+@pytest.mark.parametrize(
+    ("written", "tokenized"),
+    [
+        ("He doesn't sing.", "He does n't sing ."),
+        ("It's Ann's; they're sure we'll go.", "It 's Ann 's ; they 're sure we 'll go ."),
+        ("I can't, won't, CAN'T!", "I ca n't , wo n't , CA N'T !"),
+        ('He said "no" (twice).', "He said `` no '' -LRB- twice -RRB- ."),
+        ("the boys' hats", "the boys ' hats"),
+        ("A plain sentence.", "A plain sentence ."),
+        ("", ""),
+    ],
+)
+def test_text_as_it_is_written_and_as_a_treebank_has_it_are_the_same(
+    written: str, tokenized: str
+) -> None:
+    expected = [unescape(token) for token in tokenized.split()]
+    assert treebank_tokens(written, MOSES) == expected
+    assert treebank_tokens(tokenized, MOSES) == expected
+
+
+def test_tokens_between_spaces_stay() -> None:
+    text = "He does n't say `` 's '' -- it 's co-written ..."
+    assert treebank_tokens(text, str.split) == text.replace("``", '"').replace("''", '"').split()
+
+
+@pytest.mark.parametrize(
+    ("token", "expected"),
+    [("-LRB-", "("), ("''", '"'), ("1\\/2", "1/2"), ("\\*\\*", "**"), ("-", "-"), ("'s", "'s")],
+)
+def test_escapes(token: str, expected: str) -> None:
+    assert unescape(token) == expected
