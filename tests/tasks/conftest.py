@@ -55,3 +55,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bilm") / "model"
     Embedder(BiLM(BiLMConfig.tiny()), device="cpu").save(folder)
     return folder
+
+
+@pytest.fixture
+def glove(tmp_path: Path) -> Path:
+    """Vectors of a few words; those of all others are learned."""
+    path = tmp_path / "glove.txt"
+    rows = torch.randn(8, 16).tolist()
+    words = ["the", "a", "is", "film", "man", "can", "sing", "."]
+    lines = (f"{word} {' '.join(map(str, row))}" for word, row in zip(words, rows, strict=True))
+    path.write_text("\n".join(lines) + "\n")
+    return path

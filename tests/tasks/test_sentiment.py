@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.tasks import get_task, load_task, read_task_config, train_task
 from elmore.tasks.config import ElmoConfig, WordsConfig
@@ -214,27 +213,26 @@ def test_neither_padding_nor_order_matters(classifier: str) -> None:
     assert together[0] != pytest.approx(together[1], abs=1e-4)
 
 
-ADJECTIVES = {0: ["awful", "vile"], 1: ["weak", "dull"], 2: ["long", "new"],
-              3: ["good", "nice"], 4: ["superb", "perfect"]}  # fmt: skip
+ADJECTIVES = ["awful", "dull", "long", "good", "superb"]
 
 
 @pytest.fixture
 def tiny_set(tmp_path: Path) -> Path:
+    """One word decides."""
     path = tmp_path / "tiny.txt"
+    nouns = ["film", "plot", "cast", "end"]
     path.write_text(
         "\n".join(
             f"({label} (2 (2 The) (2 {noun})) ({label} (2 is) ({label} {word})))"
-            for (label, words), noun in product(ADJECTIVES.items(), ["film", "plot", "cast", "end"])
-            for word in words
+            for (label, word), noun in product(enumerate(ADJECTIVES), nouns)
         )
     )
     return path
 
 
 TINY = [
-    "words.dim=16", "words.dropout=0.0", "network.hidden=16", "network.dropout=0.0",
-    "training.lr=5e-3", "training.batch_size=13", "training.epochs=12",
-    "elmo.dropout=0.0",
+    "words.dropout=0.0", "elmo.dropout=0.0", "network.hidden=16", "network.dropout=0.0",
+    "training.lr=1e-2", "training.batch_size=5", "training.epochs=12", "training.patience=12",
 ]  # fmt: skip
 
 
@@ -246,17 +244,21 @@ TINY = [
         ["data.classes=2", "data.train_on=sentences"],
     ],
 )
-def test_a_tiny_set_is_learned(tiny_set: Path, tmp_path: Path, changes: list[str]) -> None:
-    config = read_task_config("sentiment", None, [*TINY, "elmo.place=none", *changes])
+def test_a_tiny_set_is_learned(
+    tiny_set: Path, glove: Path, tmp_path: Path, changes: list[str]
+) -> None:
+    settings = [*TINY, "elmo.place=none", f"words.vectors={glove}", *changes]
+    config = read_task_config("sentiment", None, settings)
     summary = train_task(
         "sentiment", tmp_path / "run", train=[tiny_set], dev=tiny_set, config=config, device="cpu"
     )
     assert summary["scores"]["dev"]["accuracy"] >= 0.97
 
 
-def test_with_elmo_and_from_its_folder(tiny_set: Path, tmp_path: Path, embedder: Embedder) -> None:
-    embedder.save(tmp_path / "bilm")
-    changes = [*TINY, f"elmo.model={tmp_path / 'bilm'}", "data.train_on=sentences"]
+def test_with_elmo_and_from_its_folder(
+    tiny_set: Path, glove: Path, tmp_path: Path, model: Path
+) -> None:
+    changes = [*TINY, f"elmo.model={model}", f"words.vectors={glove}", "data.train_on=sentences"]
     config = read_task_config("sentiment", None, changes)
     summary = train_task(
         "sentiment", tmp_path / "run", train=[tiny_set], dev=tiny_set, config=config, device="cpu"
