@@ -38,8 +38,7 @@ class ESIM(TaskModel[EntailmentBatch, Answer]):
     v = biLSTM(relu(F [a; a'; a - a'; a * a']))
     classifier([mean v_a; max v_a; mean v_b; max v_b])
 
-    ELMo at the output stands beside that of the first biLSTM, as in the paper's appendix ("both
-    the input and output of the lowest layer LSTM").
+    ELMo at the output stands beside that of the first biLSTM, as in the paper's appendix.
 
     Args:
         config: Sizes.
