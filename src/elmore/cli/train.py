@@ -10,7 +10,7 @@ from elmore.cli.options import Json, Output, Overwrite
 
 
 def train(
-    task: Literal["ner"],
+    task: Literal["ner", "qa"],
     *,
     train: tuple[Path, ...],
     dev: Path,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from elmore.tasks.run import train_task as train_task
     from elmore.tasks.task import Task
 
-TASKS = ("ner",)
+TASKS = ("ner", "qa")
 """Every task, by its name on the command line."""
 
 _RUN = ("TrainedTask", "load_task", "read_task_config", "train_task")
@@ -31,6 +31,10 @@ def get_task(name: str) -> "Task[Any, Any, Any]":
             from elmore.tasks.ner.task import Ner
 
             return Ner()
+        case "qa":
+            from elmore.tasks.qa.task import Qa
+
+            return Qa()
     raise InputError(f"unknown task {name!r}; expected one of {', '.join(TASKS)}")
 
 
