@@ -35,9 +35,10 @@ class QaConfig(TaskConfig):
     """A run of question answering."""
 
     words: WordsConfig = field(
-        # The reader has dropout of its own on all that it reads.
+        # A passage counts with each of its questions, about five times. And the reader has
+        # dropout of its own on all that it reads.
         default_factory=lambda: WordsConfig(
-            char_dim=20, char_width=5, char_filters=100, dropout=0.0
+            min_count=10, char_dim=20, char_width=5, char_filters=100, dropout=0.0
         )
     )
     elmo: ElmoConfig = field(default_factory=lambda: ElmoConfig(place="both", penalty=0.0))

@@ -57,7 +57,9 @@ def _read_json(path: Path) -> Any:
             return json.loads(file.read().decode("utf-8-sig"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: expected JSON in the format of SQuAD 1.1 ({error})") from error
-    except (EOFError, lzma.LZMAError, zlib.error) as error:
+    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+        if path.suffix not in (".gz", ".xz", ".bz2", ".zst"):
+            raise  # no such file, for one
         raise InputError(f"{path}: damaged {path.suffix} file ({error})") from error
 
 
