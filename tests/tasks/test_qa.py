@@ -151,15 +151,20 @@ def test_what_is_wrong_is_named(tmp_path: Path, content: Any, message: str) -> N
     [
         ("x.json", b'{"data": [', "expected JSON in the format of SQuAD 1.1 .*line 1 column"),
         ("x.json", b"\xff\xff", "expected JSON in the format of SQuAD 1.1"),
-        ("x.json.xz", b"no xz", "damaged .xz file"),
-        ("x.json.gz", b"\x1f\x8b\x08\0", "damaged .gz file"),
-        ("x.json.gz", b"no gz", "damaged .gz file"),
+        ("x.json.xz", b"no xz", "damaged file"),
+        ("x.json.gz", b"\x1f\x8b\x08\0", "damaged file"),
+        ("x.json.gz", b"no gz", "damaged file"),
     ],
 )
 def test_files_that_are_no_json(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message):
         read_questions(tmp_path / name)
+
+
+def test_a_file_that_is_not_there_is_not_called_damaged(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_questions(tmp_path / "x.json.xz")
 
 
 @pytest.mark.parametrize("place", ["none", "both"])

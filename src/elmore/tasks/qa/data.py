@@ -52,15 +52,15 @@ def read_questions(path: Path, *, max_passage: int | None = None) -> list[QaExam
 
 
 def _read_json(path: Path) -> Any:
-    try:
-        with open_bytes(path) as file:
+    with open_bytes(path) as file:
+        try:
             return json.loads(file.read().decode("utf-8-sig"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: expected JSON in the format of SQuAD 1.1 ({error})") from error
-    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-        if path.suffix not in (".gz", ".xz", ".bz2", ".zst"):
-            raise  # no such file, for one
-        raise InputError(f"{path}: damaged {path.suffix} file ({error})") from error
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise InputError(
+                f"{path}: expected JSON in the format of SQuAD 1.1 ({error})"
+            ) from error
+        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+            raise InputError(f"{path}: damaged file ({error})") from error
 
 
 def _paragraphs(content: Any, path: str) -> Iterator[tuple[Any, str]]:
