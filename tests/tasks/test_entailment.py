@@ -130,11 +130,11 @@ def test_the_network_is_the_one_of_the_paper() -> None:
 
     def compose(x: np.ndarray, other: np.ndarray) -> np.ndarray:
         m = np.concatenate([x, other, x - other, x * other], -1)  # (14), (15)
-        v = lstm(model.compose.lstm, np.maximum(linear(model.project, m), 0))  # (16) to (18)
+        v = lstm(model.compose.rnn, np.maximum(linear(model.project, m), 0))  # (16) to (18)
         return np.concatenate([v.mean(0), v.max(0)])  # (18), (19)
 
     with torch.no_grad():
-        a, b = (lstm(model.encode.lstm, vectors(t)) for t in ("abcf", "da"))  # (1), (2)
+        a, b = (lstm(model.encode.rnn, vectors(t)) for t in ("abcf", "da"))  # (1), (2)
         e = a @ b.T  # (11)
         v = np.concatenate([compose(a, softmax(e, 1) @ b), compose(b, softmax(e, 0).T @ a)])
         hidden = np.maximum(linear(model.classify[1], v), 0)

@@ -180,10 +180,10 @@ def test_the_network_is_the_one_of_the_paper() -> None:
 
     with torch.no_grad():
         w = model.words.table.new[[encode.index.row(t) for t in tokens]].numpy()
-        X = lstm(model.encode.lstm, np.maximum(linear(model.project, w), 0))
+        X = lstm(model.encode.rnn, np.maximum(linear(model.project, w), 0))
         A = X @ X.T
         C = softmax(A, 0).T @ X  # columns add up to 1
-        Z = lstm(model.integrate.lstm, np.concatenate([X, X - C, X * C], -1))
+        Z = lstm(model.integrate.rnn, np.concatenate([X, X - C, X * C], -1))
         beta = softmax(linear(model.attentive_pool.score, Z)[:, 0], 0)
         pooled = np.concatenate([Z.max(0), Z.mean(0), Z.min(0), beta @ Z])
         for layer in (model.classify[1], model.classify[4]):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from elmore.tasks.run import train_task as train_task
     from elmore.tasks.task import Task
 
-TASKS = ("entailment", "ner", "sentiment")
+TASKS = ("entailment", "ner", "qa", "sentiment")
 """Every task, by its name on the command line."""
 
 _RUN = ("TrainedTask", "load_task", "read_task_config", "train_task")
@@ -35,6 +35,10 @@ def get_task(name: str) -> "Task[Any, Any, Any]":
             from elmore.tasks.ner.task import Ner
 
             return Ner()
+        case "qa":
+            from elmore.tasks.qa.task import Qa
+
+            return Qa()
         case "sentiment":
             from elmore.tasks.sentiment.task import Sentiment
 

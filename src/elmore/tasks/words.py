@@ -4,7 +4,8 @@ B sentences, T words, C characters, J layers, D dim of ELMo, I and O widths of t
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import NamedTuple
 
 import torch
@@ -88,39 +89,41 @@ class WordEncoder:
         self.layers = layers
         self.device = device
         self._with_characters = with_characters
-        self._characters: dict[str, Tensor] = {}
+        # Words come again and again, so their characters stay on the device; row 0 is padding.
+        self._spelling: dict[str, int] = {}
+        self._spellings = torch.zeros(1, _CHARACTERS, dtype=torch.long, device=device)
 
     def __call__(self, sentences: Sequence[Sentence]) -> WordBatch:
         """Encode sentences; one without words becomes one of padding alone."""
         lengths = torch.tensor([max(1, len(words)) for words in sentences])
         B, T = len(sentences), int(lengths.max())
-        ids = torch.full((B, T), PADDING)
-        for row, words in zip(ids, sentences, strict=True):
-            row[: len(words)] = torch.tensor(
-                [self.index.row(word) for word in words], dtype=torch.long
-            )
         layers = torch.zeros(B, 0, T, 0) if self.layers is None else self.layers(sentences)
         mask = torch.arange(T) < torch.tensor([len(words) for words in sentences])[:, None]
         return WordBatch(
-            ids.to(self.device, non_blocking=True),
+            self._rows(sentences, T, self.index.row),
             mask.to(self.device, non_blocking=True),
             lengths,
-            self._encode_characters(sentences, T).to(self.device, non_blocking=True),
+            self._encode_characters(sentences, T),
             layers.to(self.device, non_blocking=True),
         )
 
     def _encode_characters(self, sentences: Sequence[Sentence], T: int) -> Int[Tensor, "B T C"]:
         if not self._with_characters:
-            return torch.zeros(len(sentences), T, 0, dtype=torch.long)
-        unseen = {word for words in sentences for word in words} - self._characters.keys()
+            return torch.zeros(len(sentences), T, 0, dtype=torch.long, device=self.device)
+        unseen = sorted({word for words in sentences for word in words} - self._spelling.keys())
         if unseen:
-            new = sorted(unseen)
-            self._characters |= zip(new, encode_words(new, _CHARACTERS), strict=True)
-        ids = torch.zeros(len(sentences), T, _CHARACTERS, dtype=torch.long)
-        for row, words in zip(ids, sentences, strict=True):
-            if words:
-                row[: len(words)] = torch.stack([self._characters[word] for word in words])
-        return ids
+            self._spelling |= zip(unseen, count(len(self._spellings)))
+            new = encode_words(unseen, _CHARACTERS).to(self.device)
+            self._spellings = torch.cat([self._spellings, new])
+        return self._spellings[self._rows(sentences, T, self._spelling.__getitem__)]
+
+    def _rows(
+        self, sentences: Sequence[Sentence], T: int, row_of: Callable[[str], int]
+    ) -> Int[Tensor, "B T"]:
+        rows = torch.full((len(sentences), T), PADDING)
+        for row, words in zip(rows, sentences, strict=True):
+            row[: len(words)] = torch.tensor(list(map(row_of, words)), dtype=torch.long)
+        return rows.to(self.device, non_blocking=True)
 
 
 class WordTable(nn.Module):

@@ -8,31 +8,19 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 
-class BiLSTM(nn.Module):
-    """A bidirectional LSTM that sees no padding, and returns zeros there."""
+class _Bidirectional(nn.Module):
+    """An RNN in both directions that sees no padding, and returns zeros there."""
 
-    def __init__(
-        self, in_dim: int, hidden: int, *, num_layers: int = 1, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, rnn: nn.LSTM | nn.GRU, *, num_gates: int) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(
-            in_dim,
-            hidden,
-            num_layers,
-            batch_first=True,
-            bidirectional=True,
-            dropout=dropout if num_layers > 1 else 0.0,
-        )
-        self.dim = 2 * hidden
-        for name, parameter in self.lstm.named_parameters():
+        self.rnn = rnn
+        self.dim = 2 * rnn.hidden_size
+        for name, parameter in rnn.named_parameters():
             if "weight_hh" in name:
-                for gate in parameter.chunk(4):
+                for gate in parameter.chunk(num_gates):
                     nn.init.orthogonal_(gate)
-            elif "bias_hh" in name:
+            elif "bias" in name:
                 nn.init.zeros_(parameter)
-            elif "bias_ih" in name:
-                nn.init.zeros_(parameter)
-                nn.init.ones_(parameter.chunk(4)[1])  # remember at first
 
     def forward(
         self, x: Float[Tensor, "B T I"], lengths: Int[Tensor, " B"]
@@ -40,6 +28,29 @@ class BiLSTM(nn.Module):
         """Run over the words in both directions; `lengths` are on the CPU."""
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         output, _ = pad_packed_sequence(
-            self.lstm(packed)[0], batch_first=True, total_length=x.shape[1]
+            self.rnn(packed)[0], batch_first=True, total_length=x.shape[1]
         )
         return output
+
+
+class BiLSTM(_Bidirectional):
+    """A bidirectional LSTM; dropout is between its layers."""
+
+    def __init__(
+        self, in_dim: int, hidden: int, *, num_layers: int = 1, dropout: float = 0.0
+    ) -> None:
+        between = dropout if num_layers > 1 else 0.0
+        lstm = nn.LSTM(
+            in_dim, hidden, num_layers, batch_first=True, bidirectional=True, dropout=between
+        )
+        super().__init__(lstm, num_gates=4)
+        for name, parameter in lstm.named_parameters():
+            if "bias_ih" in name:
+                nn.init.ones_(parameter.chunk(4)[1])  # remember at first
+
+
+class BiGRU(_Bidirectional):
+    """A bidirectional GRU of one layer."""
+
+    def __init__(self, in_dim: int, hidden: int) -> None:
+        super().__init__(nn.GRU(in_dim, hidden, batch_first=True, bidirectional=True), num_gates=3)

@@ -1,0 +1,50 @@
+"""Question answering: settings, after Clark and Gardner (2018) and the paper's appendix."""
+
+from dataclasses import dataclass, field
+
+from elmore.errors import InputError
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReaderConfig:
+    """The reader."""
+
+    hidden: int = 100
+    """Width of each direction of its GRUs; its linear layers have twice as much."""
+
+    dropout: float = 0.2
+    """On the input of GRUs and attention, the same dimensions at every word."""
+
+    max_passage: int = 400
+    """Tokens of a passage that are read in training; answers after them are left out."""
+
+    max_answer: int = 17
+    """Tokens of the longest answer that is given."""
+
+    def __post_init__(self) -> None:
+        for name in ("hidden", "max_passage", "max_answer"):
+            if getattr(self, name) < 1:
+                raise InputError(f"reader.{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"reader.dropout must lie in [0, 1), got {self.dropout}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QaConfig(TaskConfig):
+    """A run of question answering."""
+
+    words: WordsConfig = field(
+        # A passage counts with each of its questions, about five times. And the reader has
+        # dropout of its own on all that it reads.
+        default_factory=lambda: WordsConfig(
+            min_count=10, char_dim=20, char_width=5, char_filters=100, dropout=0.0
+        )
+    )
+    elmo: ElmoConfig = field(default_factory=lambda: ElmoConfig(place="both", penalty=0.0))
+    training: FitConfig = field(
+        default_factory=lambda: FitConfig(
+            epochs=24, batch_size=45, optimizer="adadelta", lr=1.0, average=0.999, patience=4
+        )
+    )
+    reader: ReaderConfig = field(default_factory=ReaderConfig)

@@ -1,0 +1,114 @@
+"""Question answering (section 4): the task."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from elmore.errors import InputError
+from elmore.tasks.qa.config import QaConfig
+from elmore.tasks.qa.data import QaExample, read_questions
+from elmore.tasks.qa.model import Answer, QaBatch, Reader
+from elmore.tasks.qa.scores import squad_scores
+from elmore.tasks.qa.tokens import tokenize as tokenize_in_place
+from elmore.tasks.show import escape
+from elmore.tasks.task import Labels, Task
+from elmore.tasks.words import WordEncoder, Words
+from elmore.text.sentences import Sentence
+from elmore.text.tokenize import Tokenizer
+
+
+class Qa(Task[QaExample, QaBatch, Answer]):
+    """Find the part of a passage that answers a question."""
+
+    name = "qa"
+    config = QaConfig
+    score_name = "f1"
+
+    def read(self, path: Path, config: QaConfig, *, training: bool = False) -> list[QaExample]:
+        """Read SQuAD 1.1; for training, long passages are cut."""
+        return read_questions(path, max_passage=config.reader.max_passage if training else None)
+
+    def texts(self, example: QaExample) -> Sequence[Sentence]:
+        """Return question and passage."""
+        return [example.question.words, example.passage.words]
+
+    def labels(self, examples: Sequence[QaExample]) -> Labels:
+        """Return nothing: answers are parts of their passages."""
+        return {}
+
+    def build(self, config: QaConfig, words: Words, labels: Labels) -> Reader:
+        """Return the reader."""
+        return Reader(config.reader, words)
+
+    def collate(
+        self, examples: Sequence[QaExample], encode: WordEncoder, labels: Labels
+    ) -> QaBatch:
+        """Encode questions, passages and bounds."""
+        passage = encode([example.passage.words for example in examples])
+        bounds = torch.zeros(2, *passage.mask.shape, dtype=torch.bool)
+        for row, example in enumerate(examples):
+            for first, last in example.spans:
+                bounds[0, row, first] = bounds[1, row, last - 1] = True
+        starts, ends = bounds.to(encode.device, non_blocking=True)
+        return QaBatch(
+            encode([example.question.words for example in examples]),
+            passage,
+            starts,
+            ends,
+            [example.passage for example in examples],
+        )
+
+    def score(
+        self, examples: Sequence[QaExample], predictions: Sequence[Answer]
+    ) -> dict[str, float]:
+        """Return F1 and exact match."""
+        return squad_scores(
+            [prediction.text for prediction in predictions],
+            [example.answers for example in examples],
+        )
+
+    def parse(self, line: str, tokenize: Tokenizer) -> QaExample:
+        """Read `question<TAB>passage`, or a JSON object with `question` and `context`."""
+        question, passage = map(tokenize_in_place, _split(line))
+        if not question.words or not passage.words:
+            raise InputError(f"expected a question and a passage, got {line!r:.60}")
+        return QaExample(question, passage, [], [])
+
+    def show(self, example: QaExample, prediction: Answer) -> str:
+        """Return the question, and the passage with the answer marked."""
+        text, (_, start, end, probability) = example.passage.text, prediction
+        mark = f"[bold green]{escape(f'[{text[start:end]}]')}[/bold green]"
+        return (
+            f"[bold]{escape(example.question.text)}[/bold] [dim]({probability:.0%})[/dim]\n"
+            f"{escape(text[:start])}{mark}{escape(text[end:])}"
+        )
+
+    def as_json(self, example: QaExample, prediction: Answer, config: QaConfig) -> dict[str, Any]:
+        """Return the answer, where it is, and how sure the model is."""
+        return {
+            "question": example.question.text,
+            "answer": prediction.text,
+            "start": prediction.start,
+            "end": prediction.end,
+            "probability": prediction.probability,
+        }
+
+
+def _split(line: str) -> tuple[str, str]:
+    expected = "expected question<TAB>passage, or a JSON object with `question` and `context`"
+    if not line.lstrip().startswith("{"):
+        question, tab, passage = line.partition("\t")
+        if not tab:
+            raise InputError(f"{expected}; got no tab in {line!r:.60}")
+        return question.strip(), passage.strip()
+    try:
+        item = json.loads(line)
+        question, passage = item["question"], item["context"]
+    except (json.JSONDecodeError, KeyError) as error:
+        raise InputError(f"{expected}; got {line!r:.60} ({error!r})") from error
+    if not isinstance(question, str) or not isinstance(passage, str):
+        raise InputError(f"{expected}, both texts; got {line!r:.60}")
+    return question, passage

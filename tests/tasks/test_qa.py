@@ -1,0 +1,249 @@
+"""Oracles: the training examples themselves, places counted by hand, the official counts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.text import Text
+
+from elmore.errors import InputError
+from elmore.tasks import get_task, load_task, read_task_config, train_task
+from elmore.tasks.qa.data import QaExample, read_questions
+from elmore.tasks.qa.model import Answer
+from elmore.tasks.qa.task import Qa
+from elmore.tasks.qa.tokens import tokenize
+from elmore.text.tokenize import get_tokenizer
+from tests.cli.conftest import refused
+
+SMALL = [
+    "words.dim=16", "words.min_count=1", "words.char_filters=4", "reader.hidden=12",
+    "reader.dropout=0", "elmo.dropout=0", "training.optimizer=adam", "training.lr=0.02",
+    "training.epochs=25", "training.average=0.5", "training.patience=25", "training.batch_size=3",
+]  # fmt: skip
+ADA = "Ada Lovelace, born in London (1815), was the first programmer. She died in London."
+ART = "A party-goer likes art; the art of 1,000 parties."
+
+
+def qa(context: str, question: str, *answers: str) -> dict[str, Any]:
+    """A question whose answers stand wherever their letters occur."""
+    places = [
+        {"text": text, "answer_start": i}
+        for text in answers
+        for i in range(len(context))
+        if context.startswith(text, i)
+    ]
+    return {"id": question, "question": question, "answers": places}
+
+
+def squad(*paragraphs: tuple[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    listed = [{"context": context, "qas": qas} for context, qas in paragraphs]
+    return {"version": "1.1", "data": [{"title": "all", "paragraphs": listed}]}
+
+
+DATA = squad(
+    (
+        ADA,
+        [
+            qa(ADA, "Where was she born?", "London"),
+            qa(ADA, "When was she born?", "1815", "(1815)"),
+            qa(ADA, "Who was she?", "the first programmer"),
+        ],
+    ),
+    (ART, [qa(ART, "What is liked?", "art"), qa(ART, "How many parties?", "1,000")]),
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "squad.json"
+    path.write_text(json.dumps(DATA))
+    return path
+
+
+def texts_of(example: QaExample) -> list[str]:
+    return [example.passage.slice(*span) for span in example.spans]
+
+
+def test_answers_are_found_in_the_passage(file: Path) -> None:
+    born, when, who, liked, _ = read_questions(file)
+    assert born.question.words == ["Where", "was", "she", "born", "?"]
+    assert born.passage is when.passage is who.passage
+    assert born.spans == [(5, 6), (18, 19)]  # all places of the answer
+    assert texts_of(when) == ["(1815)", "1815"]
+    assert when.answers == ["1815", "(1815)"]
+    assert texts_of(who) == ["the first programmer"]
+    assert liked.answers == ["art"] * 4  # twice within "party" and "parties"
+    assert texts_of(liked) == ["art", "art"]
+
+
+def test_an_answer_that_cuts_a_word_is_the_whole_word(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(squad(("Moldavian kings", [qa("Moldavian kings", "?", "Mold")]))))
+    [example] = read_questions(path)
+    assert texts_of(example) == ["Moldavian"]
+    assert example.answers == ["Mold"]
+
+
+def test_long_passages_are_cut_for_training_alone(file: Path) -> None:
+    task = Qa()
+    config = read_task_config("qa", changes=["reader.max_passage=9"])
+    # The second "London" and the programmer are too far, "1,000" too.
+    cut = task.read(file, config, training=True)
+    assert [example.question.words[0] for example in cut] == ["Where", "When", "What"]
+    assert cut[0].spans == [(5, 6)]
+    assert len(cut[0].passage.words) == 9
+    whole = task.read(file, config)
+    assert [example.spans for example in whole] == [e.spans for e in read_questions(file)]
+    assert whole[0].passage.text == cut[0].passage.text == ADA
+
+
+def damaged(**changes: Any) -> dict[str, Any]:
+    item = {**qa(ADA, "Who?", "Ada"), **changes}
+    return squad((ADA, [{name: value for name, value in item.items() if value is not ...}]))
+
+
+AT = r"x\.json: data\[0\]\.paragraphs\[0\]"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], r"x\.json: expected an object with 'data', got \[\]"),
+        ({}, r"x\.json: data: expected a list, but it is missing"),
+        ({"data": [3]}, r"x\.json: data\[0\]: expected an object with 'paragraphs', got 3"),
+        (squad((3, [])), rf"{AT}\.context: expected a text, got 3"),
+        (squad((" ", [])), rf"{AT}\.context: expected a text, got ' '"),
+        (squad((ADA, None)), rf"{AT}\.qas: expected a list, got None"),
+        (damaged(question=...), rf"{AT}\.qas\[0\]\.question: expected a text, but it is missing"),
+        (damaged(question=""), rf"{AT}\.qas\[0\]\.question: expected a question, got ''"),
+        (damaged(answers=[]), r"\.qas\[0\]\.answers: expected at least one; in SQuAD 1.1"),
+        (
+            damaged(answers=[{"text": "Ada"}]),
+            r"\.answers\[0\]\.answer_start: expected a whole number, but it is missing",
+        ),
+        (
+            damaged(answers=[{"text": "Ada", "answer_start": True}]),
+            r"\.answers\[0\]\.answer_start: expected a whole number, got True",
+        ),
+        (
+            damaged(answers=[{"text": "Ada", "answer_start": 4}]),
+            r"answer_start: expected the character .* where 'Ada' begins, got 4, .* 'Lov'",
+        ),
+        (
+            damaged(answers=[{"text": "London.", "answer_start": -7}]),
+            "'London.' begins, got -7, where it says ''",
+        ),
+        (
+            damaged(answers=[{"text": " ", "answer_start": 3}]),
+            r"\.answers\[0\]\.text: expected words of the context, got ' '",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, content: Any, message: str) -> None:
+    (tmp_path / "x.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=message):
+        read_questions(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.json", b'{"data": [', "expected JSON in the format of SQuAD 1.1 .*line 1 column"),
+        ("x.json", b"\xff\xff", "expected JSON in the format of SQuAD 1.1"),
+        ("x.json.xz", b"no xz", "damaged file"),
+        ("x.json.gz", b"\x1f\x8b\x08\0", "damaged file"),
+        ("x.json.gz", b"no gz", "damaged file"),
+    ],
+)
+def test_files_that_are_no_json(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_questions(tmp_path / name)
+
+
+def test_a_file_that_is_not_there_is_not_called_damaged(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_questions(tmp_path / "x.json.xz")
+
+
+@pytest.mark.parametrize("place", ["none", "both"])
+def test_learns_a_small_set_and_goes_round(
+    file: Path, model: Path, tmp_path: Path, place: str
+) -> None:
+    changes = [*SMALL, f"elmo.place={place}", f"elmo.model={model}"]
+    config = read_task_config("qa", changes=changes)
+    folder = tmp_path / "run"
+    summary = train_task("qa", folder, train=[file], dev=file, config=config, device="cpu")
+    assert summary["scores"]["dev"] == {"f1": 1, "em": 1}
+    assert sorted(summary["elmo"]) == ([] if place == "none" else ["input", "output"])
+    trained, again = load_task(folder, device="cpu"), load_task(folder, device="cpu")
+    assert trained.evaluate(file) == summary["scores"]["dev"]
+    examples = read_questions(file)
+    together = trained.predict(examples)
+    assert again.predict(examples) == together
+    for example, found in zip(examples, together, strict=True):
+        assert trained.predict([example])[0][:3] == found[:3]
+        assert found.text in example.answers
+
+
+def test_the_command_line_answers(file: Path, tmp_path: Path, run: Any) -> None:
+    folder = tmp_path / "run"
+    changes = [f"--set={change}" for change in [*SMALL, "training.epochs=1"]]
+    train = ["train", "qa", "--train", file, "--dev", file, "-o", folder, "--device", "cpu"]
+    assert run(*train, "--no-elmo", *changes).code == 0
+    questions = tmp_path / "questions.txt"
+    typed = json.dumps({"question": "Where was she born?", "context": ADA})
+    questions.write_text(f"What is liked?\t{ART}\n{typed}\n")
+    done = run("predict", folder, questions, "--device", "cpu")
+    assert done.code == 0, done.err
+    first, second = map(json.loads, done.out.splitlines())
+    assert first["question"] == "What is liked?"
+    for found, passage in ((first, ART), (second, ADA)):
+        assert passage[found["start"] : found["end"]] == found["answer"]
+        assert 0 < found["probability"] <= 1
+    questions.write_text("Where was she born?\n")
+    refused(run("predict", folder, questions, "--device", "cpu"), "line 1: expected question<TAB>")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "no tab",
+        "\tpassage",
+        "question\t ",
+        "{",
+        '{"question": "Q"}',
+        '{"question": 1, "context": 2}',
+    ],
+)
+def test_lines_that_ask_nothing(line: str) -> None:
+    with pytest.raises(InputError, match=r"expected (a )?question"):
+        get_task("qa").parse(line, get_tokenizer())
+
+
+def test_the_answer_is_marked_in_the_passage() -> None:
+    passage = "See [a] or [bold]b[/bold] \\ x"
+    example = QaExample(tokenize("Which [x]?"), tokenize(passage), [], [])
+    start = passage.index("[bold]")
+    answer = Answer("[bold]b", start, start + 7, 0.5)
+    shown = Text.from_markup(Qa().show(example, answer))
+    assert shown.plain == "Which [x]? (50%)\nSee [a] or [[bold]b][/bold] \\ x"
+    [mark] = [span for span in shown.spans if span.style == "bold green"]
+    assert shown.plain[mark.start : mark.end] == "[[bold]b]"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [("hidden=0", "reader.hidden must be at least 1"), ("dropout=1", "reader.dropout must lie in")],
+)
+def test_settings_are_checked(change: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_task_config("qa", changes=[f"reader.{change}"])
+
+
+def test_squad_has_its_official_count_and_answers_fit_tokens(tasks: Path) -> None:
+    examples = read_questions(tasks / "squad" / "dev-v1.1.json.xz")
+    assert len(examples) == 10_570
+    fit = sum(any(text in e.answers for text in texts_of(e)) for e in examples)
+    assert fit / len(examples) > 0.99

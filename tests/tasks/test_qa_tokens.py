@@ -1,0 +1,73 @@
+"""Oracles: splits known by hand, Moses where it makes no difference, the text itself."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmore.tasks.qa.tokens import tokenize
+from elmore.text.tokenize import tokenize as tokenize_moses
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("It's $5-10.", "It 's $ 5 - 10 ."),
+        ("the 1990s/2000s (about 1,234.5 km2)", "the 1990s / 2000s ( about 1,234.5 km2 )"),
+        ("Dr. O'Brien, of the U.S. Army", "Dr. O 'Brien , of the U.S. Army"),
+        ("a well-known co-op\u2014or not?", "a well - known co - op \u2014 or not ?"),
+        ('He said "don\'t"...', 'He said " don \'t " ...'),
+        ("students' rights, the 1960's", "students ' rights , the 1960 's"),
+        ("snake_case -- 50% [sic]", "snake _ case -- 50 % [ sic ]"),
+        ("3.5.", "3.5 ."),
+        ("Beyonc\u00e9\u2019s\u00a0song", "Beyonc\u00e9 \u2019s song"),
+        (" \n\t", ""),
+    ],
+)
+def test_splits_known_by_hand(text: str, tokens: str) -> None:
+    assert tokenize(text).words == tokens.split()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "He doesn't know Ada's mother, who'd said: \"I'll go\".",
+        "In 1,200 B.C. the U.S. army lost 3.5 million (or more); nobody won!",
+        "Mr. Smith and Dr. Jones paid $5 to the 18th man...",
+    ],
+)
+def test_words_are_those_of_moses(text: str) -> None:
+    assert tokenize(text).words == tokenize_moses(text)
+
+
+@given(st.text())
+def test_tokens_are_the_text_without_its_spaces(text: str) -> None:
+    tokens = tokenize(text)
+    places = list(zip(tokens.starts.tolist(), tokens.ends.tolist(), strict=True))
+    assert [text[start:end] for start, end in places] == tokens.words
+    covered = [c for start, end in places for c in range(start, end)]
+    assert covered == [c for c, letter in enumerate(text) if not letter.isspace()]
+
+
+@given(st.text(alphabet="ab-. ", min_size=1), st.data())
+def test_the_fewest_tokens_that_cover_some_characters(text: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(text) - 1))
+    end = data.draw(st.integers(start + 1, len(text)))
+    tokens = tokenize(text)
+    inside = [
+        i
+        for i, (s, e) in enumerate(zip(tokens.starts, tokens.ends, strict=True))
+        if s < end and e > start
+    ]
+    first, last = tokens.cover(start, end)
+    assert list(range(first, last)) == inside
+
+
+def test_a_cut_text_keeps_its_first_tokens() -> None:
+    tokens = tokenize("one two three")
+    assert tokens.cut(3) is tokens
+    short = tokens.cut(2)
+    assert short.words == ["one", "two"]
+    assert np.array_equal(short.ends, [3, 7])
+    assert tokens.slice(1, 3) == "two three"
+    assert tokens.place(1, 3) == (4, 13)
