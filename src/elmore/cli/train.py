@@ -10,7 +10,7 @@ from elmore.cli.options import Json, Output, Overwrite
 
 
 def train(
-    task: Literal["entailment", "ner", "sentiment"],
+    task: Literal["entailment", "ner", "sentiment", "srl"],
     *,
     train: tuple[Path, ...],
     dev: Path,
