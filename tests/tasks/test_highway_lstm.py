@@ -1,4 +1,4 @@
-"""Oracles: the equations of He et al. (2017) in numpy, word by word; autograd; finite differences."""
+"""Oracles: the equations of He et al. (2017) in numpy, word by word; finite differences."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from elmore.tasks.modules.highway_lstm import (
     flip_index,
 )
 
-I, H = 5, 4
+WIDTH, H = 5, 4
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -27,9 +27,7 @@ def run_layer(layer: HighwayLSTM, words: np.ndarray) -> np.ndarray:
     back = [u.numpy(force=True) for u in layer.recurrent.chunk(5)]
     h, c, outputs = np.zeros(H), np.zeros(H), []
     for x in words:
-        sums = [
-            w @ x + u @ h + b for w, u, b in zip((g, i, f, o, r), back, bias[:5], strict=True)
-        ]
+        sums = [w @ x + u @ h + b for w, u, b in zip((g, i, f, o, r), back, bias[:5], strict=True)]
         candidate = np.tanh(sums[0])
         takes, forgets, puts_out, uses = map(sigmoid, sums[1:])
         c = takes * candidate + forgets * c
@@ -46,7 +44,7 @@ def run_stack(stack: AlternatingLSTM, words: np.ndarray) -> np.ndarray:
 
 
 def new_stack(num_layers: int, dropout: float = 0.0) -> AlternatingLSTM:
-    stack = AlternatingLSTM(I, H, num_layers=num_layers, dropout=dropout).double()
+    stack = AlternatingLSTM(WIDTH, H, num_layers=num_layers, dropout=dropout).double()
     with torch.no_grad():
         for parameter in stack.parameters():
             parameter.add_(torch.randn_like(parameter) / 2)
@@ -55,7 +53,7 @@ def new_stack(num_layers: int, dropout: float = 0.0) -> AlternatingLSTM:
 
 def batch(*lengths: int) -> tuple[Tensor, Tensor]:
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    return torch.randn(*mask.shape, I, dtype=torch.double), mask
+    return torch.randn(*mask.shape, WIDTH, dtype=torch.double), mask
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
@@ -112,8 +110,8 @@ def test_matrices_are_orthonormal_and_gates_remember() -> None:
 
 
 def test_dropout_takes_the_same_dimensions_at_every_step() -> None:
-    layer = HighwayLSTM(I, 50, dropout=0.4)
-    x = torch.randn(6, 20, I)
+    layer = HighwayLSTM(WIDTH, 50, dropout=0.4)
+    x = torch.randn(6, 20, WIDTH)
 
     dropped = layer(x) == 0  # (T, B, H)
 
@@ -124,7 +122,7 @@ def test_dropout_takes_the_same_dimensions_at_every_step() -> None:
 
 
 def test_what_is_dropped_is_not_seen_by_the_next_step() -> None:
-    """Oracle: autograd over the equations, with the mask where the paper has it."""
+    """Oracle: the equations, with the mask where the paper has it."""
     x, weight = torch.randn(3, 2, 6 * H), torch.randn(5 * H, H)
     keep = torch.tensor([[0.0, 2.0, 2.0, 0.0], [2.0, 0.0, 2.0, 2.0]])
     h = c = torch.zeros(2, H)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.tasks import get_task, load_task, read_task_config, train_task
 from elmore.tasks.conll2012 import read_documents
@@ -17,14 +16,14 @@ from elmore.tasks.srl.task import Srl
 
 SMALL = (
     "words.dim=16",
-    "labeler.hidden=24",
-    "labeler.num_layers=3",
+    "labeler.hidden=16",
+    "labeler.num_layers=2",
     "labeler.predicate_dim=8",
     "labeler.dropout=0.0",
     "training.optimizer=adam",
-    "training.lr=0.01",
-    "training.batch_size=4",
-    "training.epochs=25",
+    "training.lr=0.02",
+    "training.batch_size=6",
+    "training.epochs=12",
 )
 
 GIVE = """\
@@ -223,18 +222,16 @@ def test_the_mark_decides_whose_roles_are_found(baseline: tuple[Path, dict[str, 
     ]
 
 
-@pytest.mark.parametrize("place", ["input", "both"])
-def test_roles_are_learned_with_elmo(
-    corpus: Path, tmp_path: Path, embedder: Embedder, place: str
-) -> None:
-    embedder.save(tmp_path / "elmo")
-    changes = [*SMALL, f"elmo.place={place}", f"elmo.model={tmp_path / 'elmo'}"]
-    config = read_task_config("srl", changes=[*changes, "elmo.dropout=0", "training.epochs=15"])
-    summary = train_task("srl", tmp_path / "run", train=[corpus], dev=corpus, config=config)
+def test_roles_are_learned_with_elmo(corpus: Path, tmp_path: Path, model: Path) -> None:
+    changes = [*SMALL, "elmo.place=both", f"elmo.model={model}", "elmo.dropout=0.0"]
+    config = read_task_config("srl", changes=changes)
+    folder = tmp_path / "run"
+    summary = train_task("srl", folder, train=[corpus], dev=corpus, config=config, device="cpu")
     assert summary["scores"]["dev"]["f1"] > 0.95
-    assert set(summary["elmo"]) == ({"input", "output"} if place == "both" else {"input"})
-    trained = load_task(tmp_path / "run")
-    assert trained.evaluate(corpus) == pytest.approx(summary["scores"]["dev"], abs=0.01)
+    assert set(summary["elmo"]) == {"input", "output"}
+    # Layers that were kept are in half precision, those computed on the spot are not.
+    found = load_task(folder, device="cpu").evaluate(corpus)
+    assert found == pytest.approx(summary["scores"]["dev"], abs=0.01)
 
 
 def test_a_frame_has_the_same_loss_and_scores_alone(
@@ -282,7 +279,7 @@ def test_tags_of_an_answer_are_the_best_that_may_be(
 
 def test_answers_for_programs_and_for_people() -> None:
     task = get_task("srl")
-    example = task.parse("She [gave] [him a book .".replace("[him", "him"), str.split)
+    example = task.parse("She [gave] him a book .", str.split)
     assert example == SrlExample(["She", "gave", "him", "a", "book", "."], 1, [])
     roles = [Span("ARG0", 0, 1), V, Span("ARG2", 2, 3), Span("ARG1", 3, 5)]
     assert task.as_json(example, roles, None) == {
