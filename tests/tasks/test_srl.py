@@ -138,15 +138,29 @@ V = Span("V", 1, 2)
         ([V, Span("ARG1", 2, 5)], [V, Span("ARG1", 2, 4)], 0, 1, 1),  # wrong end
         # Two roles of a kind are two.
         ([V, Span("A", 2, 3), Span("A", 3, 4)], [V, Span("A", 2, 4)], 0, 1, 2),
-        # Reference and continuation are labels like others, but for the predicate's.
-        ([V, Span("R-A", 0, 1), Span("C-A", 2, 3)], [V, Span("R-A", 0, 1)], 1, 1, 2),
+        # A reference is an argument of its own; a continuation is a piece of the one before it.
+        ([V, Span("A", 0, 1), Span("R-A", 2, 3)], [V, Span("R-A", 2, 3)], 1, 1, 2),
+        ([Span("A", 0, 1), V, Span("C-A", 2, 3)], [Span("A", 0, 1), V, Span("C-A", 2, 3)], 1, 1, 1),
+        ([Span("A", 0, 1), V, Span("C-A", 2, 3)], [Span("A", 0, 1), V], 0, 1, 1),
+        ([Span("A", 0, 1), V, Span("C-A", 2, 3)], [Span("A", 0, 1), V, Span("A", 2, 3)], 0, 2, 1),
+        ([V, Span("C-A", 2, 3)], [V, Span("A", 2, 3)], 1, 1, 1),  # nothing to go on with
         ([V, Span("C-V", 3, 4)], [V, Span("C-V", 2, 4)], 0, 0, 0),
+        (
+            [Span("A", 0, 1), V, Span("A", 2, 3), Span("C-A", 4, 5)],
+            [Span("A", 0, 1), V, Span("A", 2, 3)],
+            1,
+            2,
+            2,
+        ),
     ],
 )
 def test_scores_of_hand_made_frames(
     gold: list[Span], found: list[Span], right: int, given: int, wanted: int
 ) -> None:
-    """With a frame that has 3 of 4 found and 5 given, so that nothing is divided by zero."""
+    """By the rules of the script of CoNLL-2005, srl-eval.pl.
+
+    With a frame that has 3 of 4 found and 5 given, so that nothing is divided by zero.
+    """
     four = [V, *(Span("ARGM", n, n + 1) for n in range(2, 6))]
     five = [V, *four[1:4], Span("ARGM", 6, 7), Span("ARGM", 7, 8)]
     examples = [SrlExample(["x"] * 8, 1, gold), SrlExample(["x"] * 8, 1, four)]

@@ -64,7 +64,7 @@ class Srl(Task[SrlExample, SrlBatch, list[Span]]):
         self, examples: Sequence[SrlExample], predictions: Sequence[list[Span]]
     ) -> dict[str, float]:
         """Return the F1 of whole arguments; the predicate, which is given, does not count."""
-        return span_f1((_arguments(e.roles) for e in examples), map(_arguments, predictions))
+        return span_f1((arguments(e.roles) for e in examples), map(arguments, predictions))
 
     def parse(self, line: str, tokenize: Tokenizer) -> SrlExample:
         """Read a sentence with its predicate in brackets, as in `She [gave] him a book .`."""
@@ -90,6 +90,18 @@ class Srl(Task[SrlExample, SrlBatch, list[Span]]):
         }
 
 
-def _arguments(roles: Iterable[Span]) -> list[Span]:
-    """Leave out the predicate, and the rest of one that is in two pieces."""
-    return [role for role in roles if role.label not in (PREDICATE, f"C-{PREDICATE}")]
+Argument = tuple[str, tuple[tuple[int, int], ...]]
+"""A label, and where each piece begins and ends; nearly always there is one piece."""
+
+
+def arguments(roles: Iterable[Span]) -> list[Argument]:
+    """Put pieces together as the scorer of CoNLL-2005 does: C-ARG1 goes on with the last ARG1."""
+    found: list[tuple[str, list[tuple[int, int]]]] = []
+    last: dict[str, list[tuple[int, int]]] = {}
+    for label, start, end in sorted(roles, key=lambda role: role.start):
+        kind = label.removeprefix("C-")
+        if kind == label or kind not in last:
+            last[kind] = []
+            found.append((kind, last[kind]))
+        last[kind].append((start, end))
+    return [(kind, tuple(pieces)) for kind, pieces in found if kind != PREDICATE]
