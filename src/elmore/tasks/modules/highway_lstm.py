@@ -129,13 +129,13 @@ class _Recurrence(torch.autograd.Function):
         )
         by_cell = z * r * o * (1 - bounded * bounded)
         # ... which become those of the loss, from the last step to the first.
-        both = grad.new_zeros(B, 2, H)
-        dc, dh = both.unbind(dim=1)
+        both = grad.new_zeros(2, B, H)
+        dc, dh = both
         dh.copy_(grad[-1])
         for t in reversed(range(len(grad))):
             dc.addcmul_(dh, by_cell[t])
             x = by_sum[t]
-            x.view(B, 2, 3, H).mul_(both[:, :, None])
+            x.view(B, 2, 3, H).mul_(both.transpose(0, 1)[:, :, None])
             dc.mul_(f[t])
             if t:
                 torch.addmm(grad[t - 1], x[:, : 5 * H], weight, out=dh)
