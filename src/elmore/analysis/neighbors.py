@@ -4,7 +4,6 @@ Q queries, W words of a sentence, D dim.
 """
 
 import bisect
-import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
@@ -14,9 +13,7 @@ from jaxtyping import Float, Float32
 
 from elmore.embedder import Embedder
 from elmore.errors import InputError
-from elmore.text.tokenize import TokenizerName, get_tokenizer
-
-_BRACKETS = re.compile(r"\[([^\[\]]+)\]")
+from elmore.text.tokenize import TokenizerName, get_tokenizer, tokenize_marked
 
 
 class Occurrence(NamedTuple):
@@ -59,18 +56,8 @@ class Neighbor(NamedTuple):
 
 def parse_query(text: str, tokenizer: TokenizerName = "moses") -> Occurrence:
     """Read a sentence with one word in brackets, as in `They put on a [play] .`."""
-    found = list(_BRACKETS.finditer(text))
-    if len(found) != 1:
-        raise InputError(
-            f"expected one word in brackets, found {len(found)} in {text!r}; "
-            'for example "They put on a [play] last night ."'
-        )
-    split = get_tokenizer(tokenizer)
-    word = split(found[0][1])
-    if len(word) != 1:
-        raise InputError(f"expected one word in the brackets, found {len(word)}: {' '.join(word)}")
-    before, after = split(text[: found[0].start()]), split(text[found[0].end() :])
-    return Occurrence([*before, *word, *after], len(before))
+    example = "They put on a [play] last night ."
+    return Occurrence(*tokenize_marked(text, get_tokenizer(tokenizer), example))
 
 
 def nearest_neighbors(

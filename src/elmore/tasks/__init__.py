@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from elmore.tasks.run import train_task as train_task
     from elmore.tasks.task import Task
 
-TASKS = ("entailment", "ner", "qa", "sentiment")
+TASKS = ("entailment", "ner", "qa", "sentiment", "srl")
 """Every task, by its name on the command line."""
 
 _RUN = ("TrainedTask", "load_task", "read_task_config", "train_task")
@@ -43,6 +43,10 @@ def get_task(name: str) -> "Task[Any, Any, Any]":
             from elmore.tasks.sentiment.task import Sentiment
 
             return Sentiment()
+        case "srl":
+            from elmore.tasks.srl.task import Srl
+
+            return Srl()
     raise InputError(f"unknown task {name!r}; expected one of {', '.join(TASKS)}")
 
 

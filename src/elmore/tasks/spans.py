@@ -6,7 +6,7 @@ B-ORG  O         B-PER  O           IOB2: B- at every start
 S-ORG  O         S-PER  O           BIOES: E- at the end, S- for a single word
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from elmore.errors import InputError
@@ -82,7 +82,9 @@ def _split(tag: str) -> tuple[str, str]:
     return {"L": "E", "U": "S"}.get(tag[0], tag[0]), tag[2:]
 
 
-def span_f1(gold: Iterable[Iterable[Span]], found: Iterable[Iterable[Span]]) -> dict[str, float]:
+def span_f1(
+    gold: Iterable[Iterable[Hashable]], found: Iterable[Iterable[Hashable]]
+) -> dict[str, float]:
     """Return precision, recall and F1 of spans over all sentences; a span is right or wrong."""
     right = given = wanted = 0
     for ours, theirs in zip(map(set, found), map(set, gold), strict=True):

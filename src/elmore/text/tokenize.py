@@ -4,6 +4,7 @@ The released models were trained on Moses-tokenized text without entity escapes,
 default: `don't` becomes `don 't`, `&` stays `&`, and hyphenated words stay whole.
 """
 
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Literal
@@ -12,6 +13,8 @@ from elmore.errors import InputError, require
 
 TokenizerName = Literal["moses", "whitespace", "spacy"]
 Tokenizer = Callable[[str], list[str]]
+
+_BRACKETS = re.compile(r"\[([^\[\]]+)\]")
 
 
 def tokenize(text: str, tokenizer: TokenizerName = "moses", language: str = "en") -> list[str]:
@@ -36,6 +39,27 @@ def get_tokenizer(tokenizer: TokenizerName = "moses", language: str = "en") -> T
         case "spacy":
             return _spacy(language)
     raise InputError(f"unknown tokenizer {tokenizer!r}; expected moses, whitespace or spacy")
+
+
+def tokenize_marked(text: str, split: Tokenizer, example: str) -> tuple[list[str], int]:
+    """Split a text with one word in brackets; return its tokens, and which one that is.
+
+    Args:
+        text: As in `They put on a [play] .`
+        split: Text to tokens.
+        example: A right one, for messages.
+    """
+    found = list(_BRACKETS.finditer(text))
+    if len(found) != 1:
+        raise InputError(
+            f"expected one word in brackets, found {len(found)} in {text!r}; "
+            f'for example "{example}"'
+        )
+    word = split(found[0][1])
+    if len(word) != 1:
+        raise InputError(f"expected one word in the brackets, found {len(word)}: {' '.join(word)}")
+    before, after = split(text[: found[0].start()]), split(text[found[0].end() :])
+    return [*before, *word, *after], len(before)
 
 
 @cache

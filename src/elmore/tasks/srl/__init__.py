@@ -1,0 +1,1 @@
+"""Semantic role labeling: who did what to whom."""

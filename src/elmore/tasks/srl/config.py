@@ -1,0 +1,54 @@
+"""Semantic roles: settings, after He et al. (2017)."""
+
+from dataclasses import dataclass, field
+
+from elmore.errors import InputError
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelerConfig:
+    """The labeler."""
+
+    predicate_dim: int = 100
+    """Width of the mark that tells the predicate from other words."""
+
+    hidden: int = 300
+    """Width of a layer of the LSTM."""
+
+    num_layers: int = 8
+    """Layers of it, which read by turns from the left and from the right."""
+
+    dropout: float = 0.1
+    """On the output of each layer, also as its next step reads it."""
+
+    max_length: int = 100
+    """Longer sentences are left out of the training."""
+
+    def __post_init__(self) -> None:
+        for name in ("predicate_dim", "hidden", "num_layers", "max_length"):
+            if getattr(self, name) < 1:
+                raise InputError(f"labeler.{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"labeler.dropout must lie in [0, 1), got {self.dropout}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SrlConfig(TaskConfig):
+    """A run of semantic role labeling."""
+
+    words: WordsConfig = field(default_factory=lambda: WordsConfig(train=True, dropout=0.0))
+    elmo: ElmoConfig = field(
+        default_factory=lambda: ElmoConfig(place="input", penalty=0.001, dropout=0.1)
+    )
+    training: FitConfig = field(
+        default_factory=lambda: FitConfig(
+            epochs=200,
+            batch_size=80,
+            optimizer="adadelta",
+            lr=1.0,
+            clip_norm=1.0,
+            patience=20,
+        )
+    )
+    labeler: LabelerConfig = field(default_factory=LabelerConfig)

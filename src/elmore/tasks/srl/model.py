@@ -1,0 +1,73 @@
+"""Words and a predicate to roles: a deep highway LSTM (He et al., 2017).
+
+B frames, T words, K tags.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from elmore.tasks.modules.crf import Chain, constraints, viterbi
+from elmore.tasks.modules.highway_lstm import AlternatingLSTM
+from elmore.tasks.spans import Span, may_follow_iob2, spans_of
+from elmore.tasks.srl.config import LabelerConfig
+from elmore.tasks.task import TaskModel
+from elmore.tasks.words import WordBatch, Words
+
+NO_TAG = -100
+"""In place of a tag where there is no word."""
+
+
+class SrlBatch(NamedTuple):
+    """Sentences, the position of a predicate in each, and the tags of their words."""
+
+    words: WordBatch
+    predicates: Int[Tensor, " B"]
+    tags: Int[Tensor, "B T"]
+
+
+class RoleLabeler(TaskModel[SrlBatch, list[Span]]):
+    """[word; ELMo; is it the predicate?] -> highway LSTM -> [h; ELMo] -> scores of IOB2 tags."""
+
+    allowed_follow: Tensor
+    allowed_first: Tensor
+    allowed_last: Tensor
+
+    def __init__(self, config: LabelerConfig, words: Words, tags: list[str]) -> None:
+        super().__init__()
+        self.words = words
+        self.tags = tags
+        self.mark = nn.Embedding(2, config.predicate_dim)
+        self.rnn = AlternatingLSTM(
+            words.in_dim + config.predicate_dim,
+            config.hidden,
+            num_layers=config.num_layers,
+            dropout=config.dropout,
+        )
+        self.score = nn.Linear(self.rnn.dim + words.out_dim, len(tags))
+        for name, score in constraints(tags, may_follow_iob2)._asdict().items():
+            self.register_buffer(f"allowed_{name}", score, persistent=False)
+
+    def forward(self, batch: SrlBatch) -> Float[Tensor, ""]:
+        """Return -log p of the right tags, each on its own, for an average sentence."""
+        scores = self._scores(batch).flatten(0, 1)
+        tags = batch.tags.flatten()
+        loss = functional.cross_entropy(scores, tags, ignore_index=NO_TAG, reduction="sum")
+        return loss / len(batch.tags)
+
+    def predict(self, batch: SrlBatch) -> list[list[Span]]:
+        """Return the roles of each frame: the best tags of which each may follow the other."""
+        allowed = Chain(self.allowed_follow, self.allowed_first, self.allowed_last)
+        # Scores are log p up to a number a word, which all tags of the word share.
+        paths = viterbi(self._scores(batch), batch.words.mask, allowed)
+        return [spans_of([self.tags[tag] for tag in path]) for path in paths]
+
+    def _scores(self, batch: SrlBatch) -> Float[Tensor, "B T K"]:
+        at_input, at_output = self.words(batch.words)
+        positions = torch.arange(at_input.shape[1], device=at_input.device)
+        marks = self.mark((positions == batch.predicates[:, None]).long())
+        h = self.rnn(torch.cat([at_input, marks], dim=-1), batch.words.mask)
+        return self.score(torch.cat([h, at_output], dim=-1))

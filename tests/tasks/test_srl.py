@@ -1,0 +1,332 @@
+"""Oracles: hand-written frames and scores, all tag paths one by one, the same frames alone."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from elmore.errors import InputError
+from elmore.tasks import get_task, load_task, read_task_config, train_task
+from elmore.tasks.conll2012 import read_documents
+from elmore.tasks.spans import Span
+from elmore.tasks.srl.data import SrlExample, read_frames
+from elmore.tasks.srl.task import Srl
+
+SMALL = (
+    "words.dim=16",
+    "labeler.hidden=16",
+    "labeler.num_layers=2",
+    "labeler.predicate_dim=8",
+    "labeler.dropout=0.0",
+    "training.optimizer=adam",
+    "training.lr=0.02",
+    "training.batch_size=6",
+    "training.epochs=12",
+)
+
+GIVE = """\
+#begin document (bc/news/0001); part 000
+bc/news/0001  0  0  She     PRP  (TOP(S(NP*)  -     -   -  Ann  *  (ARG0*)  *          (7)
+bc/news/0001  0  1  gave    VBD  (VP*         give  01  1  Ann  *  (V*      *          -
+bc/news/0001  0  2  up      RP   *            -     -   -  Ann  *  *)       *          -
+bc/news/0001  0  3  the     DT   (NP*         -     -   -  Ann  *  (ARG1*   (R-ARG0*   (8
+bc/news/0001  0  4  ruling  VBG  *            rule  01  -  Ann  *  *        (V*)       -
+bc/news/0001  0  5  house   NN   *)           -     -   -  Ann  *  *)       (C-ARG1*)  8)
+
+bc/news/0001  0  0  Yes     UH   (TOP*)       -     -   -  Ann  *  -
+
+#end document
+#begin document (bc/news/0001); part 001
+bc/news/0001  1  0  Go      VB   (TOP*)       -     -   -  -    *  (V*)     -
+#end document
+"""
+FRAMES = [
+    SrlExample(
+        ["She", "gave", "up", "the", "ruling", "house"],
+        1,
+        [Span("ARG0", 0, 1), Span("V", 1, 3), Span("ARG1", 3, 6)],
+    ),
+    SrlExample(["Go"], 0, [Span("V", 0, 1)]),
+]
+
+
+def write(path: Path, text: str, old: str = "", new: str = "") -> Path:
+    assert old in text
+    path.write_text(text.replace(old, new, 1) if old else text, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> str:
+    """The text of the file above, without its open bracket."""
+    return GIVE.replace("(R-ARG0*   ", "(R-ARG0*)  ")
+
+
+def test_frames_are_read_from_columns(tmp_path: Path, good: str) -> None:
+    first, second, third = read_frames(write(tmp_path / "a.conll", good))
+    assert [first, third] == FRAMES
+    assert second.tokens == first.tokens
+    assert second.predicate == 4
+    assert second.roles == [Span("R-ARG0", 3, 4), Span("V", 4, 5), Span("C-ARG1", 5, 6)]
+
+
+def test_tabs_missing_ends_and_missing_names_change_nothing(tmp_path: Path, good: str) -> None:
+    frames = read_frames(write(tmp_path / "a.conll", good))
+    lines = ["\t".join(line.split()) if line[:2] == "bc" else line for line in good.splitlines()]
+    rows = [line for line in lines if not line.startswith("#")]
+    rows.insert(-1, "")  # what the names had told apart
+    for kind in (lines, rows, lines[:-1]):
+        assert read_frames(write(tmp_path / "b.conll", "\n".join(kind))) == frames
+
+
+def test_documents_keep_names_and_line_numbers(tmp_path: Path, good: str) -> None:
+    first, second = read_documents(write(tmp_path / "a.conll", good))
+    assert (first.name, second.name) == ("(bc/news/0001); part 000", "(bc/news/0001); part 001")
+    numbers = [[row.number for row in rows] for d in (first, second) for rows in d.sentences]
+    assert numbers == [[2, 3, 4, 5, 6, 7], [9], [13]]
+    assert first.sentences[0][1].columns[6:8] == ["give", "01"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("(R-ARG0*)", "(R-ARG0*", r"line 6, column 13: expected roles .* got '\(V\*\)'"),
+        ("(C-ARG1*)", "(C-ARG1*", "line 7, column 13: C-ARG1 is not closed"),
+        ("(C-ARG1*)", "*)", r"line 7, column 13: .* got '\*\)'"),
+        ("(C-ARG1*)", "(A(B*)", r"line 7, column 13: .* got '\(A\(B\*\)'"),
+        ("(C-ARG1*)", "C-ARG1", "line 7, column 13: .* got 'C-ARG1'"),
+        ("(V*)  ", "(W*)  ", "line 2, column 13: expected one predicate, .* found 0"),
+        ("(C-ARG1*)", "(V*)", "line 2, column 13: expected one predicate, .* found 2"),
+        ("  *)  ", "  ", "line 4: expected 14 columns, .* got 13"),
+        ("Yes     UH", "Yes", "line 9: expected the columns of CoNLL-2012, at least 12 .* got 11"),
+    ],
+)
+def test_wrong_columns_are_named(
+    tmp_path: Path, good: str, old: str, new: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=rf"a\.conll, {message}"):
+        read_frames(write(tmp_path / "a.conll", good, old, new))
+
+
+@pytest.mark.parametrize(("part", "frames"), [("train", 40_429), ("dev", 4_963), ("test", 4_795)])
+def test_the_web_treebank_has_as_many_frames_as_it_says(
+    tasks: Path, part: str, frames: int
+) -> None:
+    assert len(read_frames(tasks / "srl" / f"ewt.{part}.conll.xz")) == frames
+
+
+def test_long_sentences_are_for_testing_only(tmp_path: Path, good: str) -> None:
+    path = write(tmp_path / "a.conll", good)
+    config = read_task_config("srl", changes=["labeler.max_length=5"])
+    assert len(Srl().read(path, config)) == 3
+    assert len(Srl().read(path, config, training=True)) == 1
+
+
+V = Span("V", 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("gold", "found", "right", "given", "wanted"),
+    [
+        ([V, Span("ARG0", 0, 1)], [V, Span("ARG0", 0, 1)], 1, 1, 1),
+        ([V], [V], 0, 0, 0),  # the predicate alone is nothing to be proud of
+        ([V, Span("ARG0", 0, 1)], [V], 0, 0, 1),
+        ([V], [Span("V", 1, 3), Span("ARG0", 0, 1)], 0, 1, 0),
+        ([V, Span("ARG0", 0, 1)], [V, Span("ARG1", 0, 1)], 0, 1, 1),  # wrong label
+        ([V, Span("ARG1", 2, 5)], [V, Span("ARG1", 2, 4)], 0, 1, 1),  # wrong end
+        # Two roles of a kind are two.
+        ([V, Span("A", 2, 3), Span("A", 3, 4)], [V, Span("A", 2, 4)], 0, 1, 2),
+        # A reference is an argument of its own; a continuation is a piece of the one before it.
+        ([V, Span("A", 0, 1), Span("R-A", 2, 3)], [V, Span("R-A", 2, 3)], 1, 1, 2),
+        ([Span("A", 0, 1), V, Span("C-A", 2, 3)], [Span("A", 0, 1), V, Span("C-A", 2, 3)], 1, 1, 1),
+        ([Span("A", 0, 1), V, Span("C-A", 2, 3)], [Span("A", 0, 1), V], 0, 1, 1),
+        ([Span("A", 0, 1), V, Span("C-A", 2, 3)], [Span("A", 0, 1), V, Span("A", 2, 3)], 0, 2, 1),
+        ([V, Span("C-A", 2, 3)], [V, Span("A", 2, 3)], 1, 1, 1),  # nothing to go on with
+        ([V, Span("C-V", 3, 4)], [V, Span("C-V", 2, 4)], 0, 0, 0),
+        (
+            [Span("A", 0, 1), V, Span("A", 2, 3), Span("C-A", 4, 5)],
+            [Span("A", 0, 1), V, Span("A", 2, 3)],
+            1,
+            2,
+            2,
+        ),
+    ],
+)
+def test_scores_of_hand_made_frames(
+    gold: list[Span], found: list[Span], right: int, given: int, wanted: int
+) -> None:
+    """By the rules of the script of CoNLL-2005, srl-eval.pl.
+
+    With a frame that has 3 of 4 found and 5 given, so that nothing is divided by zero.
+    """
+    four = [V, *(Span("ARGM", n, n + 1) for n in range(2, 6))]
+    five = [V, *four[1:4], Span("ARGM", 6, 7), Span("ARGM", 7, 8)]
+    examples = [SrlExample(["x"] * 8, 1, gold), SrlExample(["x"] * 8, 1, four)]
+    scores = Srl().score(examples, [found, five])
+    precision, recall = (right + 3) / (given + 5), (right + 3) / (wanted + 4)
+    expected = {"precision": precision, "recall": recall}
+    expected["f1"] = 2 * precision * recall / (precision + recall)
+    assert scores == pytest.approx(expected)
+
+
+AGENTS = ("Ann", "Bob", "the old man", "she")
+THEMES = ("a book", "the red car", "him")
+
+
+def cells(*parts: tuple[str, str]) -> list[tuple[str, str]]:
+    """[("ARG1", "a book")] -> a (ARG1*, book *)."""
+    found = []
+    for label, text in parts:
+        words = text.split()
+        for n, word in enumerate(words):
+            start = f"({label}" if label and n == 0 else ""
+            end = ")" if label and n == len(words) - 1 else ""
+            found.append((word, f"{start}*{end}"))
+    return found
+
+
+def sentence(*frames: list[tuple[str, str]]) -> str:
+    """Lay frames of one sentence side by side."""
+    rows = []
+    for n, row in enumerate(zip(*frames, strict=True)):
+        roles = [role for _, role in row]
+        lemma = "verb" if "(V*)" in roles else "-"
+        rows.append(" ".join(["d", "0", str(n), row[0][0], "X", "*", lemma, "01", *"--*", *roles]))
+    return "".join(f"{row} -\n" for row in rows) + "\n"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two predicates a sentence, so that a word's role depends on the one that is marked."""
+    text = "#begin document (d); part 000\n"
+    for a, b, theme in itertools.product(AGENTS, AGENTS[:3], THEMES):
+        says = cells(("ARG0", a), ("V", "says"), ("ARG1", f"{b} took {theme}"), ("", "."))
+        takes = cells(("", f"{a} says"), ("ARG0", b), ("V", "took"), ("ARG1", theme), ("", "."))
+        text += sentence(says, takes)
+    path = tmp_path_factory.mktemp("srl") / "train.conll"
+    path.write_text(f"{text}#end document\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def baseline(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("run") / "srl"
+    config = read_task_config("srl", changes=[*SMALL, "elmo.place=none"])
+    return folder, train_task(
+        "srl", folder, train=[corpus], dev=corpus, test=corpus, config=config, device="cpu"
+    )
+
+
+def test_roles_are_learned(corpus: Path, baseline: tuple[Path, dict[str, Any]]) -> None:
+    folder, summary = baseline
+    assert summary["scores"]["test"]["f1"] > 0.99
+    assert summary["train_examples"] == 2 * 4 * 3 * 3
+    assert load_task(folder, device="cpu").evaluate(corpus) == summary["scores"]["test"]
+
+
+def test_the_mark_decides_whose_roles_are_found(baseline: tuple[Path, dict[str, Any]]) -> None:
+    trained = load_task(baseline[0], device="cpu")
+    lines = ["Ann [says] Bob took a book .", "Ann says Bob [took] a book ."]
+    examples = [trained.task.parse(line, str.split) for line in lines]
+    assert trained.predict(examples) == [
+        [Span("ARG0", 0, 1), Span("V", 1, 2), Span("ARG1", 2, 6)],
+        [Span("ARG0", 2, 3), Span("V", 3, 4), Span("ARG1", 4, 6)],
+    ]
+
+
+def test_roles_are_learned_with_elmo(corpus: Path, tmp_path: Path, model: Path) -> None:
+    changes = [*SMALL, "elmo.place=both", f"elmo.model={model}", "elmo.dropout=0.0"]
+    config = read_task_config("srl", changes=changes)
+    folder = tmp_path / "run"
+    summary = train_task("srl", folder, train=[corpus], dev=corpus, config=config, device="cpu")
+    assert summary["scores"]["dev"]["f1"] > 0.95
+    assert set(summary["elmo"]) == {"input", "output"}
+    # Layers that were kept are in half precision, those computed on the spot are not.
+    found = load_task(folder, device="cpu").evaluate(corpus)
+    assert found == pytest.approx(summary["scores"]["dev"], abs=0.01)
+
+
+def test_a_frame_has_the_same_loss_and_scores_alone(
+    corpus: Path, baseline: tuple[Path, dict[str, Any]]
+) -> None:
+    task, _, labels, model, encode = load_task(baseline[0], device="cpu")
+    examples = sorted(read_frames(corpus), key=lambda e: len(e.tokens))
+    some = [examples[-1], examples[0], examples[30]]
+    together = task.collate(some, encode, labels)
+    alone = [task.collate([example], encode, labels) for example in some]
+    with torch.no_grad():
+        losses = torch.stack([model(batch) for batch in alone])
+        torch.testing.assert_close(model(together), losses.mean())
+        for row, batch in zip(model._scores(together), alone, strict=True):
+            [expected] = model._scores(batch)
+            torch.testing.assert_close(row[: len(expected)], expected)
+    assert model.predict(together) == [p for batch in alone for p in model.predict(batch)]
+
+
+def test_tags_of_an_answer_are_the_best_that_may_be(
+    baseline: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: all sequences of tags, one by one."""
+    task, _, labels, model, encode = load_task(baseline[0], device="cpu")
+    tags = labels["tags"]
+    assert tags == ["O", "B-ARG0", "I-ARG0", "B-ARG1", "I-ARG1", "B-V", "I-V"]
+    batch = task.collate([SrlExample(["Ann", "says", "so"], 1, [])] * 20, encode, labels)
+    scores = 3 * torch.randn(20, 3, len(tags))
+    monkeypatch.setattr(model, "_scores", lambda _: scores)
+
+    def valid(path: tuple[int, ...]) -> bool:
+        names = ["O", *(tags[tag] for tag in path)]
+        return all(
+            not now.startswith("I-") or (before != "O" and before[2:] == now[2:])
+            for before, now in itertools.pairwise(names)
+        )
+
+    paths = [p for p in itertools.product(range(len(tags)), repeat=3) if valid(p)]
+    assert len(paths) < len(tags) ** 3
+    for row, roles in zip(scores, model.predict(batch), strict=True):
+        best = max(paths, key=lambda p: sum(float(row[t, tag]) for t, tag in enumerate(p)))
+        found = task.as_json(SrlExample(["Ann", "says", "so"], 1, []), roles, None)
+        assert found["tags"] == [tags[tag] for tag in best]
+
+
+def test_answers_for_programs_and_for_people() -> None:
+    task = get_task("srl")
+    example = task.parse("She [gave] him a book .", str.split)
+    assert example == SrlExample(["She", "gave", "him", "a", "book", "."], 1, [])
+    roles = [Span("ARG0", 0, 1), V, Span("ARG2", 2, 3), Span("ARG1", 3, 5)]
+    assert task.as_json(example, roles, None) == {
+        "tokens": example.tokens,
+        "predicate": 1,
+        "roles": [
+            {"label": "ARG0", "start": 0, "end": 1, "text": "She"},
+            {"label": "V", "start": 1, "end": 2, "text": "gave"},
+            {"label": "ARG2", "start": 2, "end": 3, "text": "him"},
+            {"label": "ARG1", "start": 3, "end": 5, "text": "a book"},
+        ],
+        "tags": ["B-ARG0", "B-V", "B-ARG2", "B-ARG1", "I-ARG1", "O"],
+    }
+    from rich.text import Text
+
+    plain = Text.from_markup(task.show(example, roles)).plain
+    assert plain == "[ARG0 She] [V gave] [ARG2 him] [ARG1 a book] ."
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("She gave him a book .", r"expected one word in brackets, found 0 .* \[gave\]"),
+        ("She [gave] [him] a book .", "expected one word in brackets, found 2"),
+        ("She [gave him] a book .", "expected one word in the brackets, found 2: gave him"),
+    ],
+)
+def test_a_line_needs_one_predicate(line: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        get_task("srl").parse(line, str.split)
+
+
+@pytest.mark.parametrize("change", ["labeler.num_layers=0", "labeler.dropout=1.0"])
+def test_settings_out_of_range_are_refused(change: str) -> None:
+    with pytest.raises(InputError, match=change.split("=")[0]):
+        read_task_config("srl", changes=[change])
