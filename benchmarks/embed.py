@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -67,11 +68,27 @@ def main() -> None:
     batch = sentences()
     words = sum(map(len, batch))
     print(f"{size}, {words} words in {len(batch)} sentences, {torch.get_num_threads()} threads")
-    plain, embedder = Plain(bilm), Embedder(bilm, device="cpu")
+    plain = Plain(bilm)
     reference = words_per_second(lambda: plain(batch), words)
     print(f"nn.LSTM(proj_size), every token encoded  {reference:8,.0f} words/s")
-    ours = words_per_second(lambda: embedder.embed(batch), words)
-    print(f"elmore, fp32                             {ours:8,.0f} words/s  x{ours / reference:.1f}")
+    exact = Embedder(bilm, device="cpu").embed(batch)
+    for precision in ("fp32", "bf16", "int8"):
+        embedder = Embedder(bilm, device="cpu", precision=precision)
+        ours = words_per_second(lambda e=embedder: e.embed(batch), words)
+        cosine = lowest_cosine(embedder.embed(batch), exact)
+        print(
+            f"elmore, {precision:4} {'':27} {ours:8,.0f} words/s  x{ours / reference:.1f}  "
+            f"lowest cosine to fp32 {cosine:.5f}"
+        )
+
+
+def lowest_cosine(found: list[np.ndarray], exact: list[np.ndarray]) -> float:
+    """Return the cosine of the word and layer that differ most."""
+    lowest = 1.0
+    for a, b in zip(found, exact, strict=True):
+        lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
+        lowest = min(lowest, float(((a * b).sum(-1) / lengths).min()))
+    return lowest
 
 
 if __name__ == "__main__":

@@ -173,16 +173,18 @@ def test_layers_that_do_not_exist_are_named(embedder: Embedder, layers) -> None:
 def test_wrong_devices_and_precisions_are_named(bilm: BiLM) -> None:
     with pytest.raises(InputError, match="device must be auto, cpu, cuda or cuda:NUMBER"):
         Embedder(bilm, device="tpu")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="precision must be fp32 or bf16"):
+    with pytest.raises(InputError, match="precision must be fp32, bf16, int8"):
         Embedder(bilm, precision="fp8")  # type: ignore[arg-type]
     if not torch.cuda.is_available():
         with pytest.raises(InputError, match="finds 0 GPUs, so there is no cuda:1"):
             Embedder(bilm, device="cuda:1")
 
 
-def test_bf16_is_close(bilm: BiLM, embedder: Embedder) -> None:
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_fewer_digits_are_close(bilm: BiLM, embedder: Embedder, precision) -> None:
     expected = embedder.embed(SENTENCES[:2])
-    for a, b in zip(Embedder(bilm, precision="bf16").embed(SENTENCES[:2]), expected, strict=True):
+    rough = Embedder(bilm, precision=precision, device="cpu")
+    for a, b in zip(rough.embed(SENTENCES[:2]), expected, strict=True):
         assert a.dtype == np.float32
         cosine = (a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
         assert cosine.min() > 0.99

@@ -6,36 +6,90 @@ import pytest
 import torch
 
 from elmore.bilm import packed
+from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
-from elmore.bilm.packed import can_pack, pack, worth_packing
+from elmore.bilm.packed import PackedBiLM, can_pack, worth_packing
 from elmore.checkpoint.pretrained import read_pretrained
 from elmore.text.characters import encode_words
-from elmore.text.sentences import batch_sentences
+from elmore.text.sentences import TokenBatch, batch_sentences
 from tests.oracles.releases import VARIANTS, write_release
 
-SENTENCES = [["the", "bank", "of", "the", "river", "."] * 30, ["rates"], []]
+SENTENCES = [["rates"], ["the", "bank", "of", "the", "river", "."] * 30, [], ["Banks", "fail"]]
+
+needs_packing = pytest.mark.skipif(not can_pack(), reason="no oneDNN here")
+needs_int8 = pytest.mark.skipif(not can_pack("int8"), reason="no x86 here")
 
 
-@torch.inference_mode()
-@pytest.mark.parametrize("name", VARIANTS)
-def test_a_packed_twin_gives_the_same(name: str, tmp_path: Path) -> None:
-    release = write_release(tmp_path, VARIANTS[name])
+@pytest.fixture(params=VARIANTS)
+def variant(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[BiLM, TokenBatch]:
+    release = write_release(tmp_path, VARIANTS[request.param])
     bilm, vocabulary, *_ = read_pretrained(release.weights_file)
-    if not can_pack():
-        pytest.skip("no oneDNN here")
     width = bilm.config.max_characters
     encode = vocabulary.encode_words if vocabulary else lambda words: encode_words(words, width)
-    batch = batch_sentences(SENTENCES, encode)
-    expected, found = bilm(*batch), pack(bilm)(*batch)
+    return bilm, batch_sentences(SENTENCES, encode)
+
+
+@needs_packing
+@torch.inference_mode()
+def test_a_packed_twin_gives_the_same(variant: tuple[BiLM, TokenBatch]) -> None:
+    bilm, batch = variant
+    expected, found = bilm(*batch), PackedBiLM(bilm)(*batch)
     torch.testing.assert_close(found.layers, expected.layers, rtol=0, atol=2e-6)
     for a, b in zip(found.state, expected.state, strict=True):
         torch.testing.assert_close(a.cell, b.cell, rtol=1e-5, atol=2e-6)
+        torch.testing.assert_close(a.output, b.output, rtol=1e-5, atol=2e-6)
 
 
-def test_packing_is_for_large_matrices_in_float32_on_a_cpu(
+@needs_packing
+@torch.inference_mode()
+def test_state_goes_in_and_comes_out(bilm: BiLM) -> None:
+    batch = batch_sentences(SENTENCES, lambda words: encode_words(words, 50))
+    twin = PackedBiLM(bilm)
+    state = bilm(*batch).state
+    before = [s.cell.clone() for s in state]
+    expected, found = bilm(*batch, state), twin(*batch, state)
+    torch.testing.assert_close(found.layers, expected.layers, rtol=0, atol=2e-6)
+    assert all(torch.equal(s.cell, b) for s, b in zip(state, before, strict=True))
+
+
+@needs_packing
+@torch.inference_mode()
+def test_the_gates_of_a_long_sentence_come_in_parts(
+    bilm: BiLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = batch_sentences(SENTENCES, lambda words: encode_words(words, 50))
+    twin = PackedBiLM(bilm)
+    whole = twin(*batch).layers
+    for rows in (1, 5, 50):
+        monkeypatch.setattr(packed, "_ROWS_AT_ONCE", rows)
+        torch.testing.assert_close(twin(*batch).layers, whole, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arithmetic", "dtype", "least"),
+    [
+        pytest.param("float", torch.bfloat16, 0.999, marks=needs_packing),
+        pytest.param("int8", torch.float32, 0.995, marks=needs_int8),
+    ],
+)
+@torch.inference_mode()
+def test_fewer_digits_stay_close(arithmetic, dtype: torch.dtype, least: float) -> None:
+    bilm = BiLM(BiLMConfig(dim=64, cell_dim=256)).eval()
+    for parameter in bilm.parameters():
+        parameter *= 1.5  # away from the small numbers that a biLM starts with
+    batch = batch_sentences(SENTENCES, lambda words: encode_words(words, 50))
+    expected = bilm(*batch).layers
+    found = PackedBiLM(bilm.to(dtype), arithmetic)(*batch).layers.float()
+    words = batch.mask[:, None].expand(expected.shape[:3])
+    cosine = torch.cosine_similarity(found[words], expected[words], dim=-1)
+    assert cosine.min() >= least
+    assert cosine.mean() >= 0.999
+
+
+def test_packing_is_for_large_matrices_on_a_cpu(
     bilm: BiLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not worth_packing(bilm)
     monkeypatch.setattr(packed, "_SMALLEST", 1)
     assert worth_packing(bilm) == can_pack()
-    assert not worth_packing(bilm.bfloat16())
+    assert not worth_packing(bilm.to("meta"))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from elmore.bilm.config import BiLMConfig
-from elmore.bilm.token_encoder import CharEncoder, Highway, token_encoder
+from elmore.bilm.token_encoder import CharEncoder, Highway, token_encoder, trim
 from elmore.text.characters import encode_words
 
 
@@ -47,3 +47,20 @@ def test_weights_are_drawn_as_the_released_code_draws_them(activation: str) -> N
     assert (encoder.embed.weight[0] == 0).all()
     assert encoder.project.weight.std().item() == pytest.approx(512**-0.5, rel=0.05)
     assert (encoder.highways[0].gate.bias == -2).all()
+
+
+@pytest.mark.parametrize(
+    "words", [["a", "bank"], ["", "river"], ["x" * 41], ["y" * 60], ["x" * 45, "z"]]
+)
+def test_trimmed_words_are_the_same(words: list[str]) -> None:
+    encoder = CharEncoder(
+        char_dim=4, filters=((1, 4), (7, 8)), activation="relu", num_highways=1, project=True, dim=5
+    )
+    with torch.no_grad():
+        encoder.embed.weight.normal_()  # padding has a vector too
+        for conv in encoder.convs:
+            conv.weight.normal_()
+    ids = encode_words(words)
+    trimmed = trim(ids, 7)
+    assert trimmed.shape[1] == min(50, max(min(len(w), 48) for w in words) + 2 + 7)
+    torch.testing.assert_close(encoder(trimmed), encoder(ids))

@@ -1,53 +1,254 @@
-"""A biLM for inference on a CPU: the same numbers from weights that are laid out for it.
+"""A biLM for inference on a CPU: the same layers, from weights that are laid out for it.
 
 oneDNN multiplies in blocks. A plain matrix is cut into blocks anew for every product, and a
 recurrent layer has a product for every token: that is most of its time. A packed one is cut once.
+
+Sentences are sorted by length, the longest first, and their tokens stored by position. So the
+sentences that still go on are the first rows of every step, and no step computes padding:
+
+    a b c        step 0  a d f
+    d e          step 1  b e
+    f            step 2  c
+
+B sentences, T tokens, N tokens of all sentences, D dim, H cell dim, G = 4H.
 """
 
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from elmore.bilm.model import BiLM
+from elmore.bilm.lstm import LSTMState, ProjectedLSTM
+from elmore.bilm.model import BiLM, BiLMOutput, BiLMState
 
-_REORDER = "_reorder_linear_weight"
 _SMALLEST = 2**16  # below this, a product takes less time than to find out how to do it
+_ROWS_AT_ONCE = 1024  # of the input's share of the gates: 64 MB at the paper's size
+
+Arithmetic = Literal["float", "int8"]
+"""`float` is that of the weights, float32 or bfloat16."""
 
 
-def can_pack() -> bool:
+def can_pack(arithmetic: Arithmetic = "float") -> bool:
     """Tell whether PyTorch has what packing needs."""
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, _REORDER)
+    if arithmetic == "int8":
+        return "x86" in torch.backends.quantized.supported_engines
+    return torch.backends.mkldnn.is_available() and hasattr(
+        torch.ops.mkldnn, "_reorder_linear_weight"
+    )
 
 
 def worth_packing(bilm: BiLM) -> bool:
-    """Tell whether packed weights are of use: on a CPU, in float32, for large matrices."""
-    weight = next(bilm.parameters())
-    plain = weight.device.type == "cpu" and weight.dtype == torch.float32
-    return plain and bilm.config.dim * bilm.config.cell_dim >= _SMALLEST and can_pack()
+    """Tell whether packed weights are of use: on a CPU, for large matrices."""
+    large = bilm.config.dim * bilm.config.cell_dim >= _SMALLEST
+    return next(bilm.parameters()).device.type == "cpu" and large and can_pack()
 
 
-def pack(bilm: BiLM) -> BiLM:
-    """Return a twin that computes the same from packed copies of the matrices."""
-    with torch.device("meta"):
-        twin = BiLM(bilm.config)
-    twin.load_state_dict(bilm.state_dict(), assign=True)
-    for module in list(twin.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, nn.Linear):
-                setattr(module, name, PackedLinear(child))
-    return twin.eval()
+class PackedBiLM(nn.Module):
+    """A twin of a biLM that computes the same from packed copies of its matrices.
 
+    Args:
+        bilm: The model, in float32 or bfloat16.
+        arithmetic: `int8` multiplies matrices, float32 here, in whole numbers: weights with a
+            step for each row, activations with one for each product.
+    """
 
-class PackedLinear(nn.Module):
-    """nn.Linear with its matrix in oneDNN's own layout."""
-
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, bilm: BiLM, arithmetic: Arithmetic = "float") -> None:
         super().__init__()
-        self._weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), None)
-        self._bias = None if linear.bias is None else linear.bias.detach()
+        self.config = bilm.config
+        self.encode = _packed_encoder(bilm, arithmetic)
+        self.dtype = next(bilm.parameters()).dtype
+        self._stacks = [
+            [PackedLSTM(lstm, arithmetic) for lstm in lstms]  # type: ignore[arg-type]
+            for lstms in (bilm.forward_lstms, bilm.backward_lstms)
+        ]
+
+    def forward(
+        self, ids: Int[Tensor, "B T *C"], mask: Bool[Tensor, "B T"], state: BiLMState | None = None
+    ) -> BiLMOutput:
+        """Do what `BiLM` does."""
+        return self.contextualize(self.encode(ids), mask, state)
+
+    def contextualize(
+        self,
+        x: Float[Tensor, "B T D"],
+        mask: Bool[Tensor, "B T"],
+        state: BiLMState | None = None,
+    ) -> BiLMOutput:
+        """Run both directions over token vectors that are there already."""
+        B, T, D = x.shape
+        L = self.config.num_layers
+        order = mask.sum(dim=1).argsort(descending=True)  # the longest sentence first
+        lengths = mask.sum(dim=1)[order]
+        steps = [int((lengths > t).sum()) for t in range(int(lengths[0]))]
+        flat = x.reshape(B * T, D)
+        layers = x.new_zeros(L + 1, B * T, 2 * D)
+        layers[0] = torch.cat([flat, flat], dim=-1) * mask.reshape(-1, 1)
+        before: Sequence[LSTMState | None] = state or [None] * (2 * L)
+        after: BiLMState = []
+        for d, stack in enumerate(self._stacks):
+            rows = _by_position(order, lengths, steps, T, backward=bool(d))  # (N,)
+            y = flat[rows]
+            for j, lstm in enumerate(stack):
+                h, last = lstm(y, steps, _reorder(before[d * L + j], order))
+                y = h + y if self.config.residual and j > 0 else h
+                layers[j + 1, :, d * D : (d + 1) * D].index_copy_(0, rows, y)
+                after.append(_reorder(last, order.argsort()))  # type: ignore[arg-type]
+        return BiLMOutput(layers.view(L + 1, B, T, 2 * D).transpose(0, 1), after)
+
+
+class PackedLSTM:
+    """One layer of one direction.
+
+    The three gates that are sigmoids lie side by side, so that they are one call.
+    """
+
+    def __init__(self, lstm: ProjectedLSTM, arithmetic: Arithmetic) -> None:
+        self._input = _pack(_ifog(lstm.input.weight), _ifog(lstm.input.bias), arithmetic)
+        self._recurrent = _pack(_ifog(lstm.recurrent.weight), None, arithmetic)
+        self._project = (
+            _pack(lstm.project.weight, None, arithmetic)
+            if isinstance(lstm.project, nn.Linear)
+            else None
+        )
+        self._cell_clip, self._projection_clip = lstm.cell_clip, lstm.projection_clip
+        self._dim, self._cell_dim = lstm.dim, lstm.cell_dim
+
+    def __call__(
+        self, x: Float[Tensor, "N D"], steps: Sequence[int], state: LSTMState | None
+    ) -> tuple[Float[Tensor, "N D"], LSTMState]:
+        """Run over tokens stored by position, as many of them at each as `steps` says."""
+        B, H = steps[0], self._cell_dim
+        h = x.new_zeros(B, self._dim) if state is None else state.output
+        c = x.new_zeros(B, H) if state is None else state.cell.clone()
+        output = torch.empty_like(x)
+        last = torch.empty_like(h)
+        for start, gates in self._input_gates(x, steps):
+            n = len(gates)
+            last[n : len(h)] = h[n:]  # sentences that have ended keep their state
+            h = h[:n]
+            gates = self._recurrent.add_to(gates, h)
+            gates[:, : 3 * H].sigmoid_()
+            i, f, o, g = gates.split(H, dim=1)
+            cell = c[:n].mul_(f).addcmul_(i, g.tanh_())
+            if self._cell_clip is not None:
+                cell.clamp_(-self._cell_clip, self._cell_clip)
+            h = cell.tanh().mul_(o)
+            if self._project is not None:
+                h = self._project(h)
+            if self._projection_clip is not None:
+                h.clamp_(-self._projection_clip, self._projection_clip)
+            output[start : start + n] = h
+        last[: len(h)] = h
+        return output, LSTMState(last, c)
+
+    def _input_gates(
+        self, x: Float[Tensor, "N D"], steps: Sequence[int]
+    ) -> Iterator[tuple[int, Float[Tensor, "n G"]]]:
+        """Yield, step by step, where its tokens are and the input's share of their gates.
+
+        It needs no recurrence, so it is one product for many steps; not for all, or a very long
+        sentence would need memory for 4H values a token.
+        """
+        start = first = 0
+        while first < len(steps):
+            end, stop = start + steps[first], first + 1
+            while stop < len(steps) and end + steps[stop] - start <= _ROWS_AT_ONCE:
+                end, stop = end + steps[stop], stop + 1
+            gates = self._input(x[start:end])
+            for n, some in zip(
+                steps[first:stop], gates.split(list(steps[first:stop])), strict=True
+            ):
+                yield start, some
+                start += n
+            first = stop
+
+
+def _pack(
+    weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None, arithmetic: Arithmetic
+) -> "PackedFloat | PackedInt8":
+    return (PackedInt8 if arithmetic == "int8" else PackedFloat)(weight, bias)
+
+
+class PackedFloat(nn.Module):
+    """x W^T + b, with the matrix in oneDNN's own layout."""
+
+    def __init__(self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None) -> None:
+        super().__init__()
+        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
+        self._bias = None if bias is None else bias.detach()
 
     def forward(self, x: Float[Tensor, "*batch I"]) -> Float[Tensor, "*batch O"]:
-        """Apply the layer."""
+        """Multiply."""
         return torch.ops.mkldnn._linear_pointwise(
             x.contiguous(), self._weight, self._bias, "none", [], ""
         )
+
+    def add_to(self, y: Float[Tensor, "n O"], x: Float[Tensor, "n I"]) -> Float[Tensor, "n O"]:
+        """Return y + x W^T."""
+        return torch.ops.mkldnn._linear_pointwise.binary(
+            x.contiguous(), y, self._weight, self._bias, "add"
+        )
+
+
+class PackedInt8(nn.Module):
+    """x W^T + b in whole numbers; a row of the matrix has a step of its own."""
+
+    def __init__(self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None) -> None:
+        super().__init__()
+        weight = weight.detach().float().contiguous()
+        step = weight.abs().amax(dim=1).clamp(min=1e-12).double() / 127
+        zero = torch.zeros(len(step), dtype=torch.long)
+        with warnings.catch_warnings():  # PyTorch would have us use a package of its own
+            warnings.simplefilter("ignore")
+            whole = torch.quantize_per_channel(weight, step, zero, 0, torch.qint8)
+            self._weight = torch.ops.quantized.linear_prepack(
+                whole, None if bias is None else bias.detach().float()
+            )
+
+    def forward(self, x: Float[Tensor, "*batch I"]) -> Float[Tensor, "*batch O"]:
+        """Multiply."""
+        return torch.ops.quantized.linear_dynamic(x, self._weight, False)
+
+    def add_to(self, y: Float[Tensor, "n O"], x: Float[Tensor, "n I"]) -> Float[Tensor, "n O"]:
+        """Return y + x W^T, in the place of y."""
+        return y.add_(self(x))
+
+
+def _packed_encoder(bilm: BiLM, arithmetic: Arithmetic) -> nn.Module:
+    """Return a twin of the token encoder, with packed matrices and the same filters."""
+    with torch.device("meta"):
+        twin = BiLM(bilm.config).encode
+    twin.load_state_dict(bilm.encode.state_dict(), assign=True)
+    for module in list(twin.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, nn.Linear):
+                setattr(module, name, _pack(child.weight, child.bias, arithmetic))
+    return twin.eval().requires_grad_(False)
+
+
+def _ifog(rows: Float[Tensor, "G ..."]) -> Float[Tensor, "G ..."]:
+    """Put the rows of the gates i, f, g, o into the order i, f, o, g."""
+    i, f, g, o = rows.detach().chunk(4)
+    return torch.cat([i, f, o, g])
+
+
+def _by_position(
+    order: Int[Tensor, " B"],
+    lengths: Int[Tensor, " B"],
+    steps: Sequence[int],
+    T: int,
+    *,
+    backward: bool,
+) -> Int[Tensor, " N"]:
+    """Return the rows of (B T) tokens, position by position, from the start or from the end."""
+    first = order * T
+    return torch.cat(
+        [first[:n] + (lengths[:n] - 1 - t if backward else t) for t, n in enumerate(steps)]
+    )
+
+
+def _reorder(state: LSTMState | None, order: Int[Tensor, " B"]) -> LSTMState | None:
+    return None if state is None else LSTMState(state.output[order], state.cell[order])

@@ -74,6 +74,16 @@ class CharEncoder(nn.Module):
         return x.unflatten(0, ids.shape[:-1])
 
 
+def trim(ids: Int[Tensor, "N C"], widest: int) -> Int[Tensor, "N c"]:
+    """Leave out characters that change nothing: [b a t _ _ _ _ _] -> [b a t _ _] for width 2.
+
+    Beyond the end of a word all windows are alike, so the first of them stands for all.
+    """
+    place = torch.arange(1, ids.shape[1] + 1, device=ids.device)
+    end = int(((ids != ids[:, -1:]) * place).max())
+    return ids[:, : end + widest]
+
+
 class Highway(nn.Module):
     """A gated residual layer: y = g * relu(Wx) + (1 - g) * x (Srivastava et al., 2015)."""
 

@@ -48,8 +48,9 @@ class ModelOptions:
     device: str = "auto"
     """Where to compute: auto, cpu, cuda or cuda:NUMBER."""
 
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """fp32 is exact; bf16 takes half the memory and keeps about three digits."""
+    precision: Literal["fp32", "bf16", "int8"] = "fp32"
+    """fp32 is exact; bf16 takes half the memory and keeps about three digits; int8, for CPUs, is
+    faster still and keeps about two."""
 
     def load(self) -> "Embedder":
         """Load the model."""
