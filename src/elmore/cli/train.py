@@ -10,7 +10,7 @@ from elmore.cli.options import Json, Output, Overwrite
 
 
 def train(
-    task: Literal["ner"],
+    task: Literal["coref", "ner"],
     *,
     train: tuple[Path, ...],
     dev: Path,
