@@ -41,7 +41,7 @@ SMALL = [
     "words.dim=40", "words.min_count=1", "words.dropout=0", "words.char_filters=0",
     "elmo.dropout=0", "ranker.hidden=30", "ranker.ffnn_hidden=50", "ranker.feature_dim=4",
     "ranker.max_width=2", "ranker.spans_per_word=3.0", "ranker.rnn_dropout=0", "ranker.dropout=0",
-    "training.lr=0.005", "training.lr_patience=99", "training.patience=99", "training.epochs=24",
+    "training.lr=0.003", "training.lr_patience=99", "training.patience=99", "training.epochs=40",
 ]  # fmt: skip
 
 
