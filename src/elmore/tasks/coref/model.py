@@ -1,7 +1,8 @@
 """Documents to clusters: spans, ranked by how well each continues another (Lee et al., 2017).
 
 N words of a document, E and I widths of a word after and before the biLSTM, W words of the widest
-span; S spans, G their width; K spans that are kept, A antecedents of each, F width of features.
+span; S spans, G their width; K spans that are kept, A antecedents of each, C choices: A and none;
+F width of features, M mentions.
 """
 
 from collections.abc import Sequence
@@ -65,7 +66,7 @@ class Ranking(NamedTuple):
     spans: Spans
     """On the CPU."""
 
-    scores: Float[Tensor, "K A+1"]
+    scores: Float[Tensor, "K C"]
     """Column a: the span a places before is the antecedent; column 0: there is none."""
 
 
@@ -250,12 +251,12 @@ class PairScorer(nn.Module):
         mention_score: Float[Tensor, " K"],
         genre: Int[Tensor, ""],
         speaker: Int[Tensor, " K"],
-    ) -> Float[Tensor, "K A+1"]:
+    ) -> Float[Tensor, "K C"]:
         """Score each span with those before it, the nearest first, after 0 for none of them."""
         K, A = len(g), min(self.max_antecedents, len(g) - 1)
-        distance = torch.arange(1, A + 1, device=g.device)
-        before = torch.arange(K, device=g.device)[:, None] - distance  # (K, A)
+        before = places_before(K, A, g.device)
         antecedent = before.clamp(min=0)
+        distance = torch.arange(1, A + 1, device=g.device)
         features = self._features(distance, genre, speaker[:, None] == speaker[antecedent])
         size = max(1, _PAIRS // max(A, 1))
         pairs = [
@@ -334,6 +335,12 @@ def best_spans(scores: Float[Tensor, " S"], spans: Spans, count: int) -> Int[Ten
     return torch.tensor(sorted(kept, key=lambda i: (starts[i], lasts[i])))
 
 
+def places_before(K: int, A: int, device: torch.device) -> Int[Tensor, "K A"]:
+    """Return i - 1, i - 2, ..., i - A for each place i; those below 0 do not exist."""
+    here, distance = torch.arange(K, device=device), torch.arange(1, A + 1, device=device)
+    return here[:, None] - distance
+
+
 def cluster_of(spans: Spans, mentions: Int[Tensor, "M 3"]) -> Int[Tensor, " K"]:
     """Return the cluster of each span, 0 for none; all on the CPU."""
     given = {(start, end): cluster for start, end, cluster in mentions.tolist()}
@@ -341,14 +348,9 @@ def cluster_of(spans: Spans, mentions: Int[Tensor, "M 3"]) -> Int[Tensor, " K"]:
     return torch.tensor([given.get(span, 0) for span in found])
 
 
-def antecedent_loss(
-    scores: Float[Tensor, "K A+1"], cluster: Int[Tensor, " K"]
-) -> Float[Tensor, ""]:
+def antecedent_loss(scores: Float[Tensor, "K C"], cluster: Int[Tensor, " K"]) -> Float[Tensor, ""]:
     """Return -log of the probability of all right antecedents, summed over spans."""
-    K, A = len(scores), scores.shape[1] - 1
-    before = torch.arange(K, device=scores.device)[:, None] - torch.arange(
-        1, A + 1, device=scores.device
-    )
+    before = places_before(len(scores), scores.shape[1] - 1, scores.device)
     same = cluster[before.clamp(min=0)] == cluster[:, None]
     right = same & (before >= 0) & (cluster[:, None] > 0)  # (K, A)
     none = ~right.any(dim=1, keepdim=True)  # a first mention, or no mention at all
