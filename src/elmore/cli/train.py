@@ -10,7 +10,7 @@ from elmore.cli.options import Json, Output, Overwrite
 
 
 def train(
-    task: Literal["entailment", "ner", "qa", "sentiment", "srl"],
+    task: Literal["coref", "entailment", "ner", "qa", "sentiment", "srl"],
     *,
     train: tuple[Path, ...],
     dev: Path,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from elmore.tasks.run import train_task as train_task
     from elmore.tasks.task import Task
 
-TASKS = ("entailment", "ner", "qa", "sentiment", "srl")
+TASKS = ("coref", "entailment", "ner", "qa", "sentiment", "srl")
 """Every task, by its name on the command line."""
 
 _RUN = ("TrainedTask", "load_task", "read_task_config", "train_task")
@@ -27,6 +27,10 @@ _RUN = ("TrainedTask", "load_task", "read_task_config", "train_task")
 def get_task(name: str) -> "Task[Any, Any, Any]":
     """Return a task by its name."""
     match name:
+        case "coref":
+            from elmore.tasks.coref.task import Coref
+
+            return Coref()
         case "entailment":
             from elmore.tasks.entailment.task import Entailment
 

@@ -8,8 +8,9 @@ _COLORS = ("green", "yellow", "cyan", "magenta", "blue", "red")
 
 
 def mark_spans(tokens: Sequence[str], spans: Iterable[Span]) -> str:
-    """Put labeled brackets around spans that do not overlap: [PER Ada Lovelace] wrote ."""
-    spans = sorted(spans, key=lambda span: span.start)
+    """Put labeled brackets around spans, which may nest: [PER Ada Lovelace] wrote ."""
+    # From the inside out: brackets of a wider span go around those that are there.
+    spans = sorted(spans, key=lambda span: span.end - span.start)
     words = [escape(token) for token in tokens]
     for span in spans:
         color = color_of(span.label)

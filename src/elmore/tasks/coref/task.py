@@ -1,0 +1,116 @@
+"""Coreference resolution (section 4): the task."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from elmore.errors import InputError
+from elmore.tasks.coref.config import CorefConfig
+from elmore.tasks.coref.data import Cluster, CorefExample, cut, read_documents
+from elmore.tasks.coref.metric import coref_scores
+from elmore.tasks.coref.model import CorefBatch, CorefRanker, DocumentBatch
+from elmore.tasks.show import mark_spans
+from elmore.tasks.spans import Span
+from elmore.tasks.task import Labels, Task
+from elmore.tasks.words import WordEncoder, Words
+from elmore.text.sentences import Sentence
+from elmore.text.split import split_sentences
+from elmore.text.tokenize import Tokenizer
+
+
+class Coref(Task[CorefExample, CorefBatch, list[Cluster]]):
+    """Find the words of a document that mean the same person or thing."""
+
+    name = "coref"
+    config = CorefConfig
+    score_name = "average"
+
+    def read(
+        self, path: Path, config: CorefConfig, *, training: bool = False
+    ) -> list[CorefExample]:
+        """Read CoNLL-2012 columns; cut long documents for training."""
+        documents = read_documents(path)
+        if not training:
+            return documents
+        return [part for d in documents for part in cut(d, config.ranker.max_sentences)]
+
+    def texts(self, example: CorefExample) -> Sequence[Sentence]:
+        """Return the sentences."""
+        return example.sentences
+
+    def labels(self, examples: Sequence[CorefExample]) -> Labels:
+        """Return the genres."""
+        return {"genres": sorted({example.genre for example in examples} - {""})}
+
+    def build(self, config: CorefConfig, words: Words, labels: Labels) -> CorefRanker:
+        """Return the span-ranking model."""
+        return CorefRanker(config.ranker, words, len(labels["genres"]))
+
+    def collate(
+        self, examples: Sequence[CorefExample], encode: WordEncoder, labels: Labels
+    ) -> CorefBatch:
+        """Encode the sentences of all documents, and what is known of each document."""
+        sentences: list[Sentence] = []
+        documents = []
+        genres = {genre: i for i, genre in enumerate(labels["genres"], 1)}
+        for example in examples:
+            start = len(sentences)
+            sentences += filter(None, example.sentences)  # one without words has no place
+            number = {speaker: i for i, speaker in enumerate(dict.fromkeys(example.speakers))}
+            speakers = torch.tensor([number[speaker] for speaker in example.speakers])
+            genre = torch.tensor(genres.get(example.genre, 0))
+            documents.append(
+                DocumentBatch(
+                    slice(start, len(sentences)),
+                    genre.to(encode.device, non_blocking=True),
+                    speakers.to(encode.device, non_blocking=True),
+                    torch.tensor(
+                        [(*m, i) for i, c in enumerate(example.clusters, 1) for m in c],
+                        dtype=torch.long,
+                    ).view(-1, 3),
+                )
+            )
+        return CorefBatch(encode(sentences), documents)
+
+    def score(
+        self, examples: Sequence[CorefExample], predictions: Sequence[list[Cluster]]
+    ) -> dict[str, float]:
+        """Return MUC, B-cubed, CEAF-e, and the average of the three."""
+        return coref_scores((example.clusters for example in examples), predictions)
+
+    def parse(self, line: str, tokenize: Tokenizer) -> CorefExample:
+        """Read a document on one line."""
+        sentences = [tokens for s in split_sentences(line) if (tokens := tokenize(s))]
+        if not sentences:
+            raise InputError("expected a document a line, got an empty line")
+        return CorefExample("", "", sentences, ["-"] * sum(map(len, sentences)), [])
+
+    def show(self, example: CorefExample, prediction: list[Cluster]) -> str:
+        """Return a line a sentence, with the number of its cluster at each mention."""
+        lines = []
+        start = 0
+        for tokens in example.sentences:
+            spans = [
+                Span(str(number), mention.start - start, mention.end - start)
+                for number, cluster in enumerate(prediction, 1)
+                for mention in cluster
+                if start <= mention.start < start + len(tokens)
+            ]
+            lines.append(mark_spans(tokens, spans))
+            start += len(tokens)
+        return "\n".join(lines)
+
+    def as_json(
+        self, example: CorefExample, prediction: list[Cluster], config: CorefConfig
+    ) -> dict[str, Any]:
+        """Return the clusters; places count the words of the document."""
+        words = [word for sentence in example.sentences for word in sentence]
+        return {
+            "sentences": example.sentences,
+            "clusters": [
+                [{**m._asdict(), "text": " ".join(words[m.start : m.end])} for m in cluster]
+                for cluster in prediction
+            ],
+        }

@@ -1,0 +1,112 @@
+"""Coreference from files to answers. Oracle: hand-made documents whose clusters are known."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.markup import render
+
+from elmore.errors import InputError
+from elmore.tasks import get_task, load_task, read_task_config, train_task
+from elmore.tasks.coref.data import CorefExample, Mention
+from elmore.tasks.coref.task import Coref
+
+STORIES = [
+    ("bc/a", "Ada|1 met|- Bob|2 .|-", "She|1 knew|- him|2 .|-"),
+    ("bc/b", "Eve|1 saw|- Max|2 .|-", "It|2 barked|- .|-", "She|1 ran|- .|-"),
+    ("nw/c", "Max|1 met|- Bob|2 .|-", "He|2 ran|- .|-", "It|1 purred|- .|-"),
+    ("nw/d", "Bob|1 slept|- .|-", "Ada|2 woke|- him|1 .|-", "Then|- she|2 left|- .|-"),
+    ("nw/e", "It|- rained|- .|-", "The|- end|- .|-"),
+]
+
+
+def columns(word: str, mark: str) -> str:
+    mark = f"({mark})" if mark.isdigit() else mark
+    return f"doc 0 0 {word} - * - - - - * {mark}"
+
+
+def write_stories(path: Path) -> Path:
+    lines = []
+    for name, *sentences in STORIES:
+        lines.append(f"#begin document ({name}); part 000")
+        for sentence in sentences:
+            lines += [columns(*word.split("|")) for word in sentence.split()] + [""]
+        lines.append("#end document")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+SMALL = [
+    "words.dim=40", "words.min_count=1", "words.dropout=0", "words.char_filters=0",
+    "elmo.dropout=0", "ranker.hidden=30", "ranker.ffnn_hidden=50", "ranker.feature_dim=4",
+    "ranker.max_width=2", "ranker.spans_per_word=3.0", "ranker.rnn_dropout=0", "ranker.dropout=0",
+    "training.lr=0.003", "training.lr_patience=99", "training.patience=99", "training.epochs=40",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["none", "both"])
+def test_learns_a_few_documents_and_keeps_what_it_learned(
+    place: str, tmp_path: Path, model: Path
+) -> None:
+    path = write_stories(tmp_path / "stories.conll")
+    config = read_task_config("coref", None, [*SMALL, f"elmo.place={place}", f"elmo.model={model}"])
+    summary = train_task("coref", tmp_path / "run", train=[path], dev=path, config=config)
+    assert summary["scores"]["dev"]["average"] > 0.95
+
+    trained = load_task(tmp_path / "run")
+    examples = trained.task.read(path, trained.config)
+    assert trained.evaluate(path) == summary["scores"]["dev"]
+    first = trained.predict(examples)[0]
+    assert first == examples[0].clusters
+    typed = trained.task.parse("Ada met Bob. She knew him. He smiled.", str.split)
+    [answer] = trained.predict([typed])  # no genre, and words such as `Bob.` that are new
+    assert json.loads(json.dumps(trained.task.as_json(typed, answer, trained.config)))
+
+
+EXAMPLE = CorefExample("", "", [["The", "man", "of", "[sea]"], ["It", "saw", "him"]], ["-"] * 7, [])
+FOUND = [[Mention(0, 4), Mention(6, 7)], [Mention(3, 4), Mention(4, 5)]]
+
+
+def test_answers_for_people_have_numbers() -> None:
+    shown = Coref().show(EXAMPLE, FOUND)
+    assert render(shown).plain == "[1 The man of [2 [sea]]]\n[2 It] saw [1 him]"
+
+
+def test_answers_for_programs_have_places_and_texts() -> None:
+    found: dict[str, Any] = Coref().as_json(EXAMPLE, FOUND, Coref.config())
+    assert found == {
+        "sentences": EXAMPLE.sentences,
+        "clusters": [
+            [
+                {"start": 0, "end": 4, "text": "The man of [sea]"},
+                {"start": 6, "end": 7, "text": "him"},
+            ],
+            [{"start": 3, "end": 4, "text": "[sea]"}, {"start": 4, "end": 5, "text": "It"}],
+        ],
+    }
+
+
+def test_a_line_is_a_document() -> None:
+    example = Coref().parse("Mr. Fox ran. He hid!", str.split)
+    assert example.sentences == [["Mr.", "Fox", "ran."], ["He", "hid!"]]
+    assert len(example.speakers) == 5
+    with pytest.raises(InputError, match="expected a document a line"):
+        Coref().parse(" ", str.split)
+
+
+def test_long_documents_are_cut_for_training_alone(tmp_path: Path) -> None:
+    path = write_stories(tmp_path / "stories.conll")
+    config = read_task_config("coref", None, ["ranker.max_sentences=2"])
+    assert len(get_task("coref").read(path, config)) == 5
+    parts = get_task("coref").read(path, config, training=True)
+    assert len(parts) == 8
+    assert all(len(part.sentences) <= 2 for part in parts)
+
+
+@pytest.mark.parametrize(
+    "change", ["max_width=0", "max_antecedents=0", "dropout=1.0", "spans_per_word=0.0"]
+)
+def test_settings_that_make_no_sense_are_refused(change: str) -> None:
+    with pytest.raises(InputError, match=change.partition("=")[0]):
+        read_task_config("coref", None, [f"ranker.{change}"])

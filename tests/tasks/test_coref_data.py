@@ -1,0 +1,115 @@
+"""CoNLL-2012 columns. Oracle: the clusters that a person reads off the brackets."""
+
+from pathlib import Path
+
+import pytest
+
+from elmore.errors import InputError
+from elmore.tasks.coref.data import CorefExample, Mention, cut, genre_of, read_documents
+
+ONTONOTES = """\
+#begin document (bc/cctv/00/cctv_0001); part 001
+bc/cctv/00/cctv_0001   1   0    The    DT  (TOP(S(NP*  -  -  -  Ann  *  (ARG0*   (3|(4
+bc/cctv/00/cctv_0001   1   1    head   NN           *) -  -  -  Ann  *       *)  4)
+bc/cctv/00/cctv_0001   1   2    of     IN         (PP* -  -  -  Ann  *       *   -
+bc/cctv/00/cctv_0001   1   3    it     PRP      (NP*)) -  -  -  Ann  *       *   (7)|3)
+bc/cctv/00/cctv_0001   1   4    slept  VBD       (VP*) -  -  -  Ann  *      (V*) -
+
+bc/cctv/00/cctv_0001   1   0    He     PRP        (NP* -  -  -  Bob  *  *  *   (3)
+bc/cctv/00/cctv_0001   1   1    saw    VBD        (VP* -  -  -  Bob  *  *  *   -
+bc/cctv/00/cctv_0001   1   2    it     PRP          *) -  -  -  Bob  *  *  *   (7)
+
+#end document
+#begin document (GUM_bio_byron); part 000
+#end document
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "a.conll"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_documents_as_ontonotes_has_them(tmp_path: Path) -> None:
+    [document] = read_documents(write(tmp_path, ONTONOTES))
+    assert document == CorefExample(
+        name="bc/cctv/00/cctv_0001; part 001",
+        genre="bc",
+        sentences=[["The", "head", "of", "it", "slept"], ["He", "saw", "it"]],
+        speakers=["Ann"] * 5 + ["Bob"] * 3,
+        clusters=[
+            [Mention(0, 2)],
+            [Mention(0, 4), Mention(5, 6)],
+            [Mention(3, 4), Mention(7, 8)],
+        ],
+    )
+
+
+def test_tabs_crlf_and_nested_mentions_of_one_cluster(tmp_path: Path) -> None:
+    marks = ["(1|(1", "1)", "1)", "(2)|(1)", "_"]
+    rows = [f"d\t0\t{i}\tw {i}\t-\t*\t-\t-\t-\t-\t*\t{mark}" for i, mark in enumerate(marks)]
+    text = "\r\n".join(["#begin document (d); part 000", *rows, "#end document", ""])
+    [document] = read_documents(write(tmp_path, text))
+    assert document.sentences == [["w 0", "w 1", "w 2", "w 3", "w 4"]]
+    # The span 3:4 is in two clusters: the first one has it.
+    assert document.clusters == [[Mention(0, 2), Mention(0, 3)], [Mention(3, 4)]]
+
+
+def test_the_genre_is_in_the_name() -> None:
+    assert genre_of("bc/cctv/00/cctv_0001") == "bc"
+    assert genre_of("GUM_academic_exposure") == "academic"
+    assert genre_of("1023_bleak_house_brat") == ""
+
+
+def row(mark: str, columns: int = 12) -> str:
+    return " ".join(["d", "0", "0", "word", *["-"] * (columns - 5), mark])
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([row("-")], "line 1: expected `#begin document"),
+        (["#begin document d"], "line 1: expected `#begin document"),
+        (["#begin document (d); part 000", "#begin document (e); part 000"], "line 2: .*#end"),
+        (["#begin document (d); part 000", row("-")], "ends without `#end document`"),
+        (["#begin document (d); part 000", "a word"], "line 2: expected at least 12 columns"),
+        (["#begin document (d); part 000", row("-"), row("-", 13)], "line 3: expected 12 columns"),
+        (["#begin document (d); part 000", row("12")], r"line 2: expected coreference such as"),
+        (["#begin document (d); part 000", row("(1|x")], r"line 2: .*got '\(1\|x'"),
+        (["#begin document (d); part 000", row("(1"), row("2)")], r"line 3: 2\) closes a mention"),
+        (["#begin document (d); part 000", row("(1"), "", row("1)")], r"line 2: \(1 is not closed"),
+        (["#begin document (d); part 000", row("(1"), "#end document"], r"line 2: \(1 is not"),
+    ],
+)
+def test_errors_name_the_line(tmp_path: Path, lines: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=rf"a\.conll.*{message}"):
+        read_documents(write(tmp_path, "\n".join(lines) + "\n"))
+
+
+def test_a_cut_document_has_all_its_words_and_mentions() -> None:
+    document = CorefExample(
+        "d",
+        "bc",
+        [["a", "b"], ["c"], ["d", "e"], ["f"], ["g"]],
+        list("1122334"),
+        [[Mention(0, 2), Mention(2, 3), Mention(6, 7)], [Mention(4, 5)]],
+    )
+    assert list(cut(document, 5)) == [document]
+    first, second, third = cut(document, 2)
+    assert first == CorefExample("d", "bc", [["a", "b"]], list("11"), [[Mention(0, 2)]])
+    assert second.sentences == [["c"], ["d", "e"]]
+    assert second.speakers == list("223")
+    assert second.clusters == [[Mention(0, 1)], [Mention(2, 3)]]
+    assert third.sentences == [["f"], ["g"]]
+    assert third.clusters == [[Mention(1, 2)]]
+
+
+@pytest.mark.parametrize(
+    ("file", "documents", "words"), [("ontogum.dev", 30, 28_119), ("litbank", 100, 210_532)]
+)
+def test_real_files(tasks: Path, file: str, documents: int, words: int) -> None:
+    found = read_documents(tasks / "coref" / f"{file}.conll.xz")
+    assert len(found) == documents
+    assert sum(len(document.speakers) for document in found) == words
+    assert sum(len(s) for document in found for s in document.sentences) == words

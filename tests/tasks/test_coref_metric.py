@@ -1,0 +1,130 @@
+"""Scores of clusters.
+
+Oracles: the example that Pradhan et al. (2014) work out by hand, edge cases by hand, all
+permutations for the assignment, scipy, and scorch, another implementation of the scorer.
+"""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from elmore.tasks.coref.data import Mention
+from elmore.tasks.coref.metric import best_pairs, coref_scores
+
+
+def clusters(text: str) -> list[list[Mention]]:
+    """`abc de` -> two clusters, of mentions that are as long as a letter."""
+    return [[Mention(ord(letter), ord(letter) + 1) for letter in part] for part in text.split()]
+
+
+def score(key: str, response: str) -> dict[str, float]:
+    return coref_scores([clusters(key)], [clusters(response)])
+
+
+def check(found: dict[str, float], name: str, precision: float, recall: float) -> None:
+    assert found[f"{name}_precision"] == pytest.approx(precision)
+    assert found[f"{name}_recall"] == pytest.approx(recall)
+    both = precision + recall
+    expected = 2 * precision * recall / both if both else 0
+    assert found[f"{name}_f1"] == pytest.approx(expected)
+
+
+def test_the_example_of_pradhan_et_al() -> None:
+    found = score("abc defg", "ab cd fghi")
+    check(found, "mentions", 6 / 8, 6 / 7)
+    check(found, "muc", 2 / 5, 2 / 5)
+    check(found, "b_cubed", 4 / 8, (4 / 3 + 1 / 3 + 1 / 4 + 4 / 4) / 7)
+    check(found, "ceaf_e", 1.3 / 3, 1.3 / 2)
+    f1s = [found[f"{name}_f1"] for name in ("muc", "b_cubed", "ceaf_e")]
+    assert found["average"] == pytest.approx(sum(f1s) / 3)
+
+
+def test_the_example_of_vilain_et_al() -> None:
+    # Their second case: A-B-C-D against A-B, C-D misses one link of three, and adds none.
+    check(score("ABCD", "AB CD"), "muc", 1, 2 / 3)
+    check(score("AB CD", "ABCD"), "muc", 2 / 3, 1)
+
+
+def test_the_examples_of_bagga_and_baldwin() -> None:
+    # Two ways to join 5, 2 and 5 mentions: MUC can't tell which is worse, B-cubed can.
+    key = "12345 67 89ABC"
+    small, large = score(key, "12345 6789ABC"), score(key, "1234589ABC 67")
+    for found in (small, large):
+        check(found, "muc", 9 / 10, 1)
+    check(small, "b_cubed", (5 + 4 / 7 + 25 / 7) / 12, 1)
+    check(large, "b_cubed", (2 * 25 / 10 + 2) / 12, 1)
+
+
+def test_perfect_and_hopeless_answers() -> None:
+    perfect = score("abc de", "ed cab")
+    assert set(perfect.values()) == {1.0}
+    for key, response in (("abc", ""), ("", "abc"), ("", ""), ("ab", "cd")):
+        assert set(score(key, response).values()) == {0.0}
+
+
+def test_singletons_have_no_links_but_count_as_clusters() -> None:
+    found = score("ab c", "ab")
+    check(found, "muc", 1, 1)
+    check(found, "b_cubed", 1, 2 / 3)
+    check(found, "ceaf_e", 1, 1 / 2)
+    check(score("a", "a"), "muc", 0, 0)
+
+
+def test_documents_add_up_before_they_are_divided() -> None:
+    found = coref_scores([clusters("abc"), clusters("ab")], [clusters("abc"), []])
+    check(found, "muc", 1, 2 / 3)
+    check(found, "b_cubed", 1, 3 / 5)
+    check(found, "ceaf_e", 1, 1 / 2)
+
+
+def values(rows: int, columns: int, seed: int) -> np.ndarray:
+    """Likeness as clusters have it: most of it is 0, and some numbers are equal."""
+    draw = np.random.default_rng([rows, columns, seed])
+    return np.round(draw.random((rows, columns)), 1) * (draw.random((rows, columns)) < 0.6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("rows", "columns"), [(0, 3), (3, 0), (1, 1), (2, 5), (5, 2), (5, 5)])
+def test_pairs_are_the_best_of_all_permutations(rows: int, columns: int, seed: int) -> None:
+    value = values(rows, columns, seed)
+    pairs = best_pairs(value)
+    assert len({row for row, _ in pairs}) == len({column for _, column in pairs}) == len(pairs)
+    wide = value if rows <= columns else value.T
+    best = max(
+        sum(wide[row, column] for row, column in enumerate(chosen))
+        for chosen in permutations(range(wide.shape[1]), wide.shape[0])
+    )
+    assert sum(value[pair] for pair in pairs) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("shape", [(40, 60), (60, 40), (50, 50)])
+def test_pairs_are_those_of_scipy(shape: tuple[int, int]) -> None:
+    optimize = pytest.importorskip("scipy.optimize")
+    value = values(*shape, seed=0)
+    expected = value[optimize.linear_sum_assignment(value, maximize=True)].sum()
+    assert sum(value[pair] for pair in best_pairs(value)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_scores_are_those_of_scorch(seed: int) -> None:
+    scorch = pytest.importorskip("scorch.scores")
+    draw = np.random.default_rng(seed)
+    keys, responses = ([random_clusters(draw) for _ in range(3)] for _ in range(2))
+    found = coref_scores(keys, responses)
+    # scorch knows no documents: as mentions of different ones never meet, all are put in one.
+    key, response = (
+        [{(i, *mention) for mention in c} for i, document in enumerate(side) for c in document]
+        for side in (keys, responses)
+    )
+    for name in ("muc", "b_cubed", "ceaf_e"):
+        recall, precision, _ = getattr(scorch, name)(key, response)
+        check(found, name, precision, recall)
+
+
+def random_clusters(draw: np.random.Generator) -> list[list[Mention]]:
+    """Clusters of some of 30 mentions."""
+    chosen = draw.permutation(30)[: draw.integers(5, 30)]
+    of = draw.integers(0, 8, len(chosen))
+    groups = [[Mention(int(i), int(i) + 1) for i in chosen[of == c]] for c in range(8)]
+    return [group for group in groups if group]

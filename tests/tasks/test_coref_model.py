@@ -1,0 +1,241 @@
+"""The span-ranking model.
+
+Oracles: spans one by one in plain loops, the paper's formulas on them, all pairs of spans for
+crossing, and that a batch is as its documents alone.
+"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from elmore.tasks.config import ElmoConfig, WordsConfig
+from elmore.tasks.coref.config import CorefConfig, RankerConfig
+from elmore.tasks.coref.data import CorefExample, Mention
+from elmore.tasks.coref.model import (
+    CorefRanker,
+    FeedForward,
+    PairScorer,
+    SpanEncoder,
+    Spans,
+    antecedent_loss,
+    best_spans,
+    candidate_spans,
+    cluster_of,
+    clusters_of,
+    word_rows,
+)
+from elmore.tasks.coref.task import Coref
+from elmore.tasks.vectors import WordVectors
+from elmore.tasks.words import WordEncoder, WordIndex, Words
+
+FFNN = FeedForward(hidden=6, num_layers=2, dropout=0.0)
+LABELS = {"genres": ["bc", "nw"]}
+
+
+def document(*sentences: str, genre: str = "bc", clusters: list[list[Mention]]) -> CorefExample:
+    split = [sentence.split() for sentence in sentences]
+    speakers = [str(row % 2) for row, words in enumerate(split) for _ in words]
+    return CorefExample("d", genre, split, speakers, clusters)
+
+
+DOCUMENTS = [
+    document("Ada saw the old bank", "She slept", clusters=[[Mention(0, 1), Mention(5, 6)]]),
+    document("It rained", genre="xx", clusters=[]),
+    document(
+        "The old man of the sea saw it",
+        "He",
+        "The sea sang",
+        genre="nw",
+        clusters=[[Mention(0, 6), Mention(8, 9)], [Mention(4, 6), Mention(7, 8), Mention(9, 11)]],
+    ),
+]
+
+
+def model_and_encoder() -> tuple[CorefRanker, WordEncoder]:
+    words = sorted({w for d in DOCUMENTS for s in d.sentences for w in s})
+    index = WordIndex(words, [])
+    known = WordVectors([], np.zeros((0, 5), np.float32))
+    config = CorefConfig(
+        ranker=RankerConfig(
+            hidden=4, ffnn_hidden=6, feature_dim=3, max_width=4, spans_per_word=1.0
+        ),
+        words=WordsConfig(char_filters=3, char_dim=2),
+        elmo=ElmoConfig(place="none"),
+    )
+    layers = Words(config.words, config.elmo, index, known, num_layers=0, elmo_dim=0)
+    model = Coref().build(config, layers, LABELS).eval()
+    return model, WordEncoder(index, None, with_characters=True, device=torch.device("cpu"))
+
+
+def test_candidates_are_all_short_spans_within_a_sentence() -> None:
+    lengths = [3, 1, 5]
+    expected = []
+    start = 0
+    for length in lengths:
+        for i in range(length):
+            expected += [(start + i, start + j) for j in range(i + 1, min(length, i + 3) + 1)]
+        start += length
+    found = candidate_spans(torch.tensor(lengths), 3)
+    assert list(zip(found.start.tolist(), found.end.tolist(), strict=True)) == expected
+
+
+def test_rows_of_words_skip_the_padding() -> None:
+    assert word_rows(torch.tensor([2, 1, 3]), 4).tolist() == [0, 1, 4, 8, 9, 10]
+
+
+def cross(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    """Whether spans share words although neither holds the other."""
+    words, others = set(range(*a)), set(range(*b))
+    return bool(words & others) and not words <= others and not others <= words
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_spans_do_not_cross(seed: int) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    spans = candidate_spans(torch.tensor([7, 5]), 5)
+    pairs = list(zip(spans.start.tolist(), spans.end.tolist(), strict=True))
+    scores = torch.rand(len(pairs), generator=draw)
+    expected: list[int] = []
+    for i in sorted(range(len(pairs)), key=lambda i: -scores[i].item()):
+        if len(expected) < 10 and not any(cross(pairs[i], pairs[j]) for j in expected):
+            expected.append(i)
+    found = best_spans(scores, spans, 10)
+    assert found.tolist() == sorted(expected, key=pairs.__getitem__)
+
+
+def test_a_span_is_its_ends_its_head_and_its_width() -> None:
+    encode = SpanEncoder(3, 4, FFNN, max_width=4, width_dim=2).double()
+    x, h = torch.randn(6, 3).double(), torch.randn(6, 4).double()
+    spans = candidate_spans(torch.tensor([4, 2]), 4)
+    found = encode(x, h, spans)
+    for row, (start, end) in enumerate(zip(*(s.tolist() for s in spans), strict=True)):
+        weights = [math.exp(encode.attend(h[t]).item()) for t in range(start, end)]
+        head = sum(w * x[t] for w, t in zip(weights, range(start, end), strict=True))
+        width = encode.width.weight[end - start - 1]
+        expected = torch.cat([h[start], h[end - 1], head / sum(weights), width])
+        torch.testing.assert_close(found[row], expected)
+
+
+def bucket(distance: int) -> int:
+    """The cited model's: 1, 2, 3, 4, 5-7, 8-15, 16-31, 32-63, 64+."""
+    return [distance >= first for first in (2, 3, 4, 5, 8, 16, 32, 64)].count(True)
+
+
+@pytest.mark.parametrize("limit", [1, 7, 100])
+def test_pairs_are_scored_as_the_formula_says(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elmore.tasks.coref.model._PAIRS", 5 * limit)  # in blocks of 5 rows
+    K, G = 68, 3
+    scorer = PairScorer(G, FFNN, feature_dim=2, num_genres=2, max_antecedents=limit).double()
+    g, mention = torch.randn(K, G).double(), torch.randn(K).double()
+    speaker = torch.randint(2, (K,))
+    genre = torch.tensor(2)
+    found = scorer(g, mention, genre, speaker)
+    assert found.shape == (K, min(limit, K - 1) + 1)
+    assert not found[:, 0].any()
+    for i in range(K):
+        for distance in range(1, found.shape[1]):
+            j = i - distance
+            if j < 0:
+                assert found[i, distance] == -torch.inf
+                continue
+            features = torch.cat(
+                [
+                    scorer.distance.weight[bucket(distance)],
+                    scorer.genre.weight[genre],
+                    scorer.speaker.weight[int(speaker[i] == speaker[j])],
+                ]
+            )
+            pair = torch.cat([g[i], g[j], g[i] * g[j], features])
+            score = scorer.rest(scorer.first(pair))[0] + mention[i] + mention[j]
+            torch.testing.assert_close(found[i, distance], score)
+
+
+def test_the_loss_is_the_likelihood_of_all_right_antecedents() -> None:
+    K, A = 6, 3
+    cluster = [1, 0, 1, 2, 1, 0]
+    scores = torch.randn(K, A + 1).double()
+    scores[:, 0] = 0
+    for i in range(A):
+        scores[i, i + 1 :] = -torch.inf
+    expected = 0.0
+    for i in range(K):
+        chances = [math.exp(score) for score in scores[i].tolist()]
+        right = [a for a in range(1, A + 1) if a <= i and 0 < cluster[i] == cluster[i - a]]
+        expected -= math.log(sum(chances[a] for a in right or [0]) / sum(chances))
+    scores.requires_grad_()
+    loss = antecedent_loss(scores, torch.tensor(cluster))
+    assert loss.item() == pytest.approx(expected)
+    loss.backward()
+    assert scores.grad is not None
+    assert scores.grad.isfinite().all()
+
+
+def test_a_single_span_has_no_antecedent() -> None:
+    scorer = PairScorer(3, FFNN, feature_dim=2, num_genres=0, max_antecedents=5)
+    scores = scorer(torch.randn(1, 3), torch.randn(1), torch.tensor(0), torch.zeros(1).long())
+    assert scores.tolist() == [[0.0]]
+    assert antecedent_loss(scores, torch.tensor([1])).item() == 0
+
+
+def test_spans_know_their_clusters() -> None:
+    spans = Spans(torch.tensor([0, 0, 3]), torch.tensor([1, 2, 5]))
+    mentions = torch.tensor([[0, 2, 1], [3, 5, 2], [3, 9, 2]])
+    assert cluster_of(spans, mentions).tolist() == [0, 1, 2]
+    assert cluster_of(spans, torch.zeros(0, 3).long()).tolist() == [0, 0, 0]
+
+
+def test_clusters_are_the_transitive_closure() -> None:
+    a, b, c, d, e = (Mention(i, i + 1) for i in range(5))
+    # c -> a, d -> b, e -> c
+    assert clusters_of([a, b, c, d, e], [0, 0, 2, 2, 2]) == [[a, c, e], [b, d]]
+    assert clusters_of([a, b], [0, 0]) == []
+
+
+def test_a_batch_is_as_its_documents_alone() -> None:
+    model, encode = model_and_encoder()
+    task = Coref()
+
+    def loss(*examples: CorefExample) -> Tensor:
+        return model(task.collate(examples, encode, LABELS))
+
+    alone = torch.stack([loss(example) for example in DOCUMENTS])
+    torch.testing.assert_close(loss(*DOCUMENTS), alone.mean())
+    torch.testing.assert_close(loss(*DOCUMENTS[::-1]), alone.mean())
+    together = model.predict(task.collate(DOCUMENTS, encode, LABELS))
+    apart = [model.predict(task.collate([example], encode, LABELS))[0] for example in DOCUMENTS]
+    assert together == apart
+
+
+def test_the_genre_and_the_speakers_matter() -> None:
+    model, encode = model_and_encoder()
+
+    def loss(example: CorefExample) -> float:
+        return model(Coref().collate([example], encode, LABELS)).item()
+
+    example = DOCUMENTS[2]
+    usual = loss(example)
+    assert loss(example._replace(genre="bc")) != usual
+    assert loss(example._replace(speakers=["-"] * 12)) != usual
+    # Only who is who matters, not what they are called.
+    renamed = [{"0": "Ann", "1": "Bob"}[speaker] for speaker in example.speakers]
+    assert loss(example._replace(speakers=renamed)) == usual
+
+
+def test_a_sentence_without_words_changes_nothing() -> None:
+    model, encode = model_and_encoder()
+    example = DOCUMENTS[0]
+    empty = example._replace(sentences=[[], example.sentences[0], [], example.sentences[1]])
+    losses = [model(Coref().collate([e], encode, LABELS)) for e in (example, empty)]
+    torch.testing.assert_close(*losses)
+
+
+def test_every_weight_learns() -> None:
+    model, encode = model_and_encoder()
+    model(Coref().collate([DOCUMENTS[0], DOCUMENTS[2]], encode, LABELS)).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.any(), name
