@@ -8,7 +8,7 @@ import torch
 
 from elmore.errors import InputError
 from elmore.tasks.coref.config import CorefConfig
-from elmore.tasks.coref.data import Cluster, CorefExample, cut, read_documents
+from elmore.tasks.coref.data import Cluster, CorefExample, cut, read_coreference
 from elmore.tasks.coref.metric import coref_scores
 from elmore.tasks.coref.model import CorefBatch, CorefRanker, DocumentBatch
 from elmore.tasks.show import mark_spans
@@ -31,7 +31,7 @@ class Coref(Task[CorefExample, CorefBatch, list[Cluster]]):
         self, path: Path, config: CorefConfig, *, training: bool = False
     ) -> list[CorefExample]:
         """Read CoNLL-2012 columns; cut long documents for training."""
-        documents = read_documents(path)
+        documents = read_coreference(path)
         if not training:
             return documents
         return [part for d in documents for part in cut(d, config.ranker.max_sentences)]
