@@ -60,8 +60,9 @@ def test_the_gates_of_a_long_sentence_come_in_parts(
     batch = batch_sentences(SENTENCES, lambda words: encode_words(words, 50))
     twin = PackedBiLM(bilm)
     whole = twin(*batch).layers
-    for rows in (1, 5, 50):
-        monkeypatch.setattr(packed, "_ROWS_AT_ONCE", rows)
+    row = 4 * bilm.config.cell_dim * 4  # bytes
+    for rows in (0, 1, 5, 50):
+        monkeypatch.setattr(packed, "_BYTES_AT_ONCE", rows * row)
         torch.testing.assert_close(twin(*batch).layers, whole, rtol=0, atol=1e-6)
 
 

@@ -25,7 +25,7 @@ from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 from elmore.bilm.model import BiLM, BiLMOutput, BiLMState
 
 _SMALLEST = 2**16  # below this, a product takes less time than to find out how to do it
-_ROWS_AT_ONCE = 1024  # of the input's share of the gates: 64 MB at the paper's size
+_BYTES_AT_ONCE = 2**24  # of the input's share of the gates; memory for more is slow to come by
 
 Arithmetic = Literal["float", "int8"]
 """`float` is that of the weights, float32 or bfloat16."""
@@ -154,9 +154,10 @@ class PackedLSTM:
         sentence would need memory for 4H values a token.
         """
         start = first = 0
+        rows = _BYTES_AT_ONCE // (4 * self._cell_dim * x.element_size())
         while first < len(steps):
             end, stop = start + steps[first], first + 1
-            while stop < len(steps) and end + steps[stop] - start <= _ROWS_AT_ONCE:
+            while stop < len(steps) and end + steps[stop] - start <= rows:
                 end, stop = end + steps[stop], stop + 1
             gates = self._input(x[start:end])
             for n, some in zip(
