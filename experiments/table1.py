@@ -1,0 +1,91 @@
+"""Table 1 of the paper, from runs of `elmore train`: baseline, with ELMo, and what it gains.
+
+Run as: python experiments/table1.py RUNS
+
+RUNS holds folders named ROW-baseline-SEED and ROW-elmo-SEED, as in conll2003-elmo-0. A run is
+scored on its test set, or on its dev set if it has no other.
+"""
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+from typing import NamedTuple
+
+from elmore.tasks import get_task
+
+PAPER = {
+    "squad": (81.1, 85.8),
+    "snli": (88.0, 88.7),
+    "srl": (81.4, 84.6),
+    "coref": (67.2, 70.4),
+    "conll2003": (90.15, 92.22),
+    "sst5": (51.4, 54.7),
+}
+"""Test scores of Peters et al. (2018) by row, where the set is the same or of the same kind."""
+
+
+class Row(NamedTuple):
+    """A data set, and the scores of its runs in percent."""
+
+    name: str
+    baseline: list[float]
+    elmo: list[float]
+
+    @property
+    def error_reduction(self) -> float:
+        """The share of the baseline's errors that ELMo removes, in percent."""
+        before, after = statistics.mean(self.baseline), statistics.mean(self.elmo)
+        return 100 * (after - before) / (100 - before)
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """Read the scores of all complete runs; a row needs runs of both kinds."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for path in sorted(folder.glob("*/metrics.json")):
+        name, kind, _ = path.parent.name.rsplit("-", 2)
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        scores = summary["scores"].get("test") or summary["scores"]["dev"]
+        score = 100 * scores[get_task(summary["task"]).score_name]
+        found.setdefault(name, {}).setdefault(kind, []).append(score)
+    return [
+        Row(name, kinds["baseline"], kinds["elmo"])
+        for name, kinds in found.items()
+        if kinds.keys() >= {"baseline", "elmo"}
+    ]
+
+
+def show(scores: list[float]) -> str:
+    """Return the mean and, of several runs, the standard deviation."""
+    mean = f"{statistics.mean(scores):.2f}"
+    return f"{mean} +- {statistics.stdev(scores):.2f}" if len(scores) > 1 else mean
+
+
+def table(rows: list[Row]) -> str:
+    """Return the rows as Markdown, beside the paper's."""
+    lines = [
+        "| set | runs | baseline | + ELMo | error reduction "
+        "| paper: baseline | + ELMo | error reduction |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        paper = "| | | |"
+        if row.name in PAPER:
+            theirs = Row(row.name, *([score] for score in PAPER[row.name]))
+            before, after = PAPER[row.name]
+            paper = f"| {before} | {after} | {theirs.error_reduction:.1f} % |"
+        runs = f"{len(row.baseline)}, {len(row.elmo)}"
+        ours = f"| {row.name} | {runs} | {show(row.baseline)} | {show(row.elmo)} "
+        lines.append(f"{ours}| {row.error_reduction:.1f} % {paper}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("runs", type=Path)
+    print(table(read_rows(parser.parse_args().runs)))
+
+
+if __name__ == "__main__":
+    main()
