@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -119,11 +120,18 @@ def test_an_interrupted_run_ends_as_if_nothing_had_happened(
 
 
 def test_training_ends_when_the_score_stays(conll: Path, tmp_path: Path) -> None:
-    quick = [*BASELINE, "training.lr=1e-9", "training.patience=2", "training.lr_patience=1"]
+    quick = [*BASELINE, "training.patience=2", "training.lr_patience=1"]
     summary = train(tmp_path / "run", conll, quick)
-    assert summary["epochs"] == 3  # the first is the best so far, two are no better
-    rates = [record["lr"] for record in metrics(tmp_path / "run")]
-    assert rates == pytest.approx([1e-9, 1e-9, 0.5e-9])
+    records = metrics(tmp_path / "run")
+    scores = [record["dev"]["f1"] for record in records]
+    assert scores[-1] > 0
+    assert summary["epochs"] == scores.index(max(scores)) + 3  # two are no better
+    # Epochs before the first right answer do not count, others without progress halve the rate.
+    rate, best = 0.01, -1.0
+    for record, score in zip(records, scores, strict=True):
+        assert record["lr"] == pytest.approx(rate)
+        rate /= 2 if 0 < best >= score else 1
+        best = max(best, score)
 
 
 def test_a_loss_that_is_no_number_stops_the_run(conll: Path, tmp_path: Path) -> None:
@@ -156,7 +164,7 @@ def test_given_vectors_and_predictions_of_new_words(conll: Path, tmp_path: Path)
     train(tmp_path / "run", conll, changes)
     (tmp_path / "vectors.txt").unlink()  # a trained task has all it needs
     trained = load_task(tmp_path / "run", device="cpu")
-    assert trained.encode.index.known == words
+    assert trained.encode.index.known == ["berlin"]  # the others go on learning
     assert trained.encode.index.row("Berlin") > 1
     example = trained.task.parse("Berlin is far .", str.split)
     assert isinstance(trained.predict([example])[0], list)
@@ -200,6 +208,36 @@ def test_a_terminal_gets_marks(run, trained: TrainedTask, monkeypatch) -> None:
     assert "[Ada]" in shown  # brackets of the text itself are no markup
     assert "LOC" in shown
     assert " London]" in shown
+
+
+def test_a_mistake_costs_no_finished_run(run, conll: Path, trained: TrainedTask) -> None:
+    before = {path.name for path in Path("ner").iterdir()}
+    command = ("train", "ner", "--train", conll, "--dev", conll, "-o", "ner", "--overwrite")
+    refused(run(*command, "--no-elmo", "--vectors", "glov.txt"), "glov.txt")
+    refused(run(*command, "-m", "nowhere"), "nowhere: no such model")
+    refused(run(*command, "--no-elmo", "--set", "tagger.hidden=0"), "tagger.hidden must be")
+    assert {path.name for path in Path("ner").iterdir()} == before
+
+
+def test_the_test_file_is_what_is_tested(conll: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.conll"
+    other.write_text("Ada B-LOC\nleft O\n")  # which nothing in the training file says
+    summary = train(tmp_path / "run", conll, BASELINE, test=other)
+    assert summary["scores"]["dev"]["f1"] > 0.95
+    assert summary["scores"]["test"]["f1"] == 0
+
+
+def test_a_model_of_ones_own_is_found_from_anywhere(
+    run, conll: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(model.parent)
+    changes = [*SMALL, f"elmo.model={model.name}", "training.epochs=1"]
+    train(tmp_path / "run", conll, changes)
+    monkeypatch.chdir(tmp_path)
+    assert load_task("run", device="cpu").config.elmo.model == str(model)
+    other = elmore.BiLM(replace(elmore.BiLMConfig.tiny(), dim=8))
+    elmore.Embedder(other, device="cpu").save("other")
+    refused(run("evaluate", "run", conll, "-m", "other"), "was trained with another biLM")
 
 
 def test_wrong_requests(run, conll: Path, trained: TrainedTask) -> None:

@@ -17,24 +17,34 @@ SENTENCES = [["The", "bank", "fails"], ["the"], []]
 
 
 def test_words_are_found_as_written_then_in_lower_case() -> None:
-    index = WordIndex.of_training(
-        [["fails", "fails", "once", "Paris", "THE"]], KNOWN.words, min_count=2
-    )
-    assert index.new == ["fails"]  # "THE" has the vector of "the"
-    table = WordTable(len(index.new), torch.from_numpy(KNOWN.vectors), train=False)
-    vector = {w: table(torch.tensor([[index.row(w)]]))[0, 0] for w in ("The", "Paris", "fails")}
-    assert vector["The"].tolist() == [0, 1]
-    assert vector["Paris"].tolist() == [4, 5]
-    assert vector["fails"].requires_grad
+    text = [["fails", "fails", "once", "Paris", "THE"]]
+    index = WordIndex.of_training(text, KNOWN.words, min_count=2, train=False)
+    assert (index.new, index.known) == (["fails"], KNOWN.words)  # "THE" has a vector, that of "the"
     assert index.row("paris") == index.row("never") == UNKNOWN
+    assert index.row("The") == index.row("the") != index.row("bank")
 
 
-def test_given_vectors_learn_only_if_asked() -> None:
-    vectors = torch.from_numpy(KNOWN.vectors)
-    fixed, learned = (WordTable(0, vectors, train=train) for train in (False, True))
-    assert [name for name, _ in fixed.named_parameters()] == ["new"]
-    assert {name for name, _ in learned.named_parameters()} == {"new", "known"}
-    assert WordTable(2, torch.zeros(0, 5), train=False)(torch.tensor([[0, 3]])).shape == (1, 2, 5)
+@pytest.mark.parametrize("train", [False, True])
+def test_given_vectors_learn_only_if_asked_and_seen(train: bool) -> None:
+    index = WordIndex.of_training(
+        [["fails", "fails", "Paris", "THE"]], KNOWN.words, min_count=2, train=train
+    )
+    words = Words(WordsConfig(), ElmoConfig(place="none"), index, KNOWN, num_layers=0, elmo_dim=0)
+    learned = set()
+    for word, vector in {"The": [0, 1], "bank": [2, 3], "Paris": [4, 5]}.items():
+        words.zero_grad()
+        found = words.table(torch.tensor([[index.row(word)]]))
+        assert found[0, 0].tolist() == vector
+        found.sum().backward()
+        if words.table.new.grad.any():
+            learned.add(word)
+    assert learned == ({"The", "Paris"} if train else set())
+    assert "known" not in words.table.state_dict()
+
+
+def test_a_table_without_given_vectors() -> None:
+    table = WordTable(torch.randn(4, 5), torch.zeros(0, 5))
+    assert table(torch.tensor([[0, 3]])).shape == (1, 2, 5)
 
 
 def build(embedder: Embedder | None, **elmo: object) -> tuple[Words, WordEncoder]:

@@ -94,9 +94,9 @@ def write_files(
         "provenance": dict(provenance or {}),
     }
     for name, tensors in _parts(_state(bilm, dtype), max_file_bytes):
-        _save(tensors, folder / name)
+        save_tensors(tensors, folder / name)
     if softmax is not None:
-        _save(_softmax_state(softmax, softmax_dtype or dtype), folder / SOFTMAX)
+        save_tensors(_softmax_state(softmax, softmax_dtype or dtype), folder / SOFTMAX)
     if vocabulary is not None:
         with atomic_file(folder / VOCABULARY) as temporary:
             vocabulary.write(temporary)
@@ -136,7 +136,8 @@ def _parts(
         yield _PART.format(i, len(parts)), part
 
 
-def _save(tensors: dict[str, Tensor], path: Path) -> None:
+def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """Write a safetensors file that is complete or not there, for all to read."""
     with atomic_file(path) as temporary:
         temporary.touch()  # with a new file's rights: safetensors alone lets only the owner read
         mode = temporary.stat().st_mode

@@ -15,7 +15,9 @@ def pretrain(
     output: Output,
     size: Literal["tiny", "small", "medium", "original"] | None = None,
     recipe: Path | None = None,
-    changes: Annotated[tuple[str, ...], Parameter(name="--set", consume_multiple=False)] = (),
+    changes: Annotated[
+        tuple[str, ...], Parameter(name="--set", consume_multiple=False, negative="")
+    ] = (),
     replace_invalid: ReplaceInvalid = False,
     heldout: Path | None = None,
     max_minutes: float | None = None,
@@ -38,7 +40,6 @@ def pretrain(
         output: Folder for the model and the run.
         size: Size of the model; medium if neither this nor a recipe says otherwise.
         recipe: TOML file with the settings of a run; a run's own config.toml repeats it.
-        changes: A setting on top of that, as in training.lr=1e-3; may be given many times.
         heldout: Text to measure perplexity on; some sentences of the files if not given.
         max_minutes: End the training after so long, with its schedule finished.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.

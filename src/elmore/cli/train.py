@@ -12,7 +12,7 @@ from elmore.cli.options import Json, Output, Overwrite
 def train(
     task: Literal["coref", "entailment", "ner", "qa", "sentiment", "srl"],
     *,
-    train: tuple[Path, ...],
+    train: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")],
     dev: Path,
     output: Output,
     test: Path | None = None,
@@ -25,7 +25,9 @@ def train(
     vectors: Path | None = None,
     seed: int | None = None,
     recipe: Path | None = None,
-    changes: Annotated[tuple[str, ...], Parameter(name="--set", consume_multiple=False)] = (),
+    changes: Annotated[
+        tuple[str, ...], Parameter(name="--set", consume_multiple=False, negative="")
+    ] = (),
     device: str = "auto",
     resume: Annotated[bool, Parameter(negative="")] = False,
     overwrite: Overwrite = False,
@@ -53,7 +55,6 @@ def train(
         vectors: Word vectors: GloVe or word2vec, text or .bin, or .npz.
         seed: Decides the first weights, the order of the examples and dropout.
         recipe: TOML file with the settings of a run; a run's own config.toml repeats it.
-        changes: A setting on top of that, as in training.lr=1e-3; may be given many times.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
         resume: Go on with an interrupted run.
     """

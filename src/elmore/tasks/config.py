@@ -118,6 +118,7 @@ class TaskConfig:
             ("training", "patience", 1),
             ("training", "lr_patience", 1),
             ("training", "seed", 0),
+            ("training", "weight_decay", 0),
             ("words", "dim", 1),
             ("words", "min_count", 1),
             ("words", "char_dim", 1),

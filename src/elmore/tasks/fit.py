@@ -1,16 +1,16 @@
 """The training of a task: epoch after epoch, until its score on dev examples stops rising."""
 
+import copy
 import math
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from elmore.errors import InputError
 from elmore.tasks.config import FitConfig
@@ -55,11 +55,7 @@ class Fit:
         self.train, self.dev = train, dev
         self.folder = folder
         self.optimizer = _make_optimizer(model, config)
-        self.average = (
-            AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.average))
-            if config.average
-            else None
-        )
+        self.average = copy.deepcopy(model) if config.average else None
         self.epoch = 0
         self.best = -math.inf
         self.best_weights: dict[str, Tensor] = {}
@@ -115,7 +111,12 @@ class Fit:
         clip_gradients(self.model.parameters(), self.config.clip_norm)
         self.optimizer.step()
         if self.average is not None:
-            self.average.update_parameters(self.model)
+            with torch.no_grad():
+                torch._foreach_lerp_(
+                    tuple(self.average.parameters()),
+                    tuple(self.model.parameters()),
+                    1 - self.config.average,
+                )
         return loss.detach()
 
     def _batches(self) -> Iterator[list[Any]]:
@@ -139,17 +140,16 @@ class Fit:
 
     def _scored(self) -> TaskModel[Any, Any]:
         """Return the model as it is scored and kept: its moving average, if there is one."""
-        if self.average is None:
-            return self.model
-        return cast("TaskModel[Any, Any]", self.average.module)
+        return self.model if self.average is None else self.average
 
     def _consider(self, score: float) -> None:
         """Remember the best weights, and how long ago they were found."""
-        if score > self.best:
-            self.best, self.worse = score, 0
+        if score >= self.best:  # of equals the newest, which has learned most
             weights = self._scored().state_dict()
             self.best_weights = {k: v.detach().cpu().clone() for k, v in weights.items()}
-        else:
+        if score > self.best:
+            self.best, self.worse = score, 0
+        elif self.best > 0:  # some tasks take epochs until their first right answer
             self.worse += 1
             if self.worse % self.config.lr_patience == 0:
                 self.lr *= self.config.lr_decay

@@ -11,21 +11,23 @@ DIR/bilm/              the biLM, if it was fine-tuned for the task
 import json
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 import elmore
 from elmore.atomic import atomic_file, refuse_existing
+from elmore.checkpoint.directory import save_tensors
 from elmore.embedder import Embedder, find_device, load
 from elmore.errors import InputError, MissingExtraError
 from elmore.mix import ScalarMix
 from elmore.tasks import get_task
-from elmore.tasks.config import ElmoConfig, TaskConfig
+from elmore.tasks.config import ElmoConfig, TaskConfig, WordsConfig
 from elmore.tasks.domain import FOLDER, finetune_bilm
 from elmore.tasks.fit import Fit, predict
 from elmore.tasks.layers import LayerTable, Watch
@@ -37,6 +39,8 @@ from elmore.training.interruption import InterruptedRunError, interruption
 from elmore.training.settings import read_settings, write_settings
 
 TASK, WORDS, WEIGHTS = "task.json", "words.json", "model.safetensors"
+KNOWN = "words.table.known"
+"""The name of given word vectors among the weights."""
 
 Report = Callable[[dict[str, Any]], None]
 """Told of each epoch."""
@@ -80,14 +84,16 @@ def train_task(
         watch: Wraps the stream of sentences while ELMo is computed, to show how far it is.
     """
     task = get_task(task) if isinstance(task, str) else task
-    config = config or task.config()
+    config = _with_whole_path(config or task.config())
     _check_folder(output, config, resume=resume, overwrite=overwrite)
     train_examples = _not_empty(
         [e for path in train for e in task.read(path, config, training=True)], train
     )
     dev_examples = _not_empty(task.read(dev, config), [dev])
     test_examples = _not_empty(task.read(test, config), [test]) if test else []
+    # What can be known to be wrong is said before anything is replaced.
     embedder = _load_bilm(config.elmo, device)
+    vectors = _read_vectors(config.words)
     if not resume:
         if output.exists():
             shutil.rmtree(output)
@@ -97,7 +103,7 @@ def train_task(
         text = (s for example in train_examples for s in task.texts(example))
         tuned = finetune_bilm(config.elmo.model, text, output, device=device, report=report)
         embedder = load(tuned, device=device)
-    trained = _new(task, config, train_examples, embedder, find_device(device))
+    trained = _new(task, config, train_examples, vectors, embedder, find_device(device))
     if trained.encode.layers is not None:
         everything = [*train_examples, *dev_examples, *test_examples]
         trained.encode.layers.prepare((s for e in everything for s in task.texts(e)), watch)
@@ -113,7 +119,8 @@ def train_task(
     )
     done = fit.restore() if resume else 0
     records = _records(output, done)
-    with interruption() as asked:
+    patience = {"note": "stops after this epoch; ask again to stop at once, and lose the epoch"}
+    with interruption(lambda: report(patience)) as asked:
         for record in fit.run(asked):
             records.append(record)
             _write_records(output, records)
@@ -189,11 +196,16 @@ def load_task(
         weights = load_file(folder / WEIGHTS)
     except (SafetensorError, FileNotFoundError) as error:
         raise InputError(f"{folder / WEIGHTS} is not a complete file ({error})") from error
-    known = WordVectors(index.known, weights["words.table.known"].numpy())
+    known = WordVectors(index.known, weights.pop(KNOWN).numpy())
     tuned = str(folder / FOLDER) if config.elmo.finetune else None
     embedder = _load_bilm(config.elmo, device, bilm or tuned)
     trained = _assemble(task, config, index, known, facts["labels"], embedder, find_device(device))
-    trained.model.load_state_dict(weights)
+    try:
+        trained.model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise InputError(
+            f"{folder} was trained with another biLM, or by another version: {error}"
+        ) from error
     trained.model.eval()
     return trained
 
@@ -202,18 +214,33 @@ def _new(
     task: Task[Any, Any, Any],
     config: TaskConfig,
     examples: Sequence[Any],
+    vectors: WordVectors,
     embedder: Embedder | None,
     device: torch.device,
 ) -> TrainedTask:
     """Return a task with its first weights."""
-    if config.words.vectors:
-        known = read_word_vectors(Path(config.words.vectors))
-    else:
-        known = WordVectors([], np.zeros((0, config.words.dim), np.float32))
-    sentences = (s for example in examples for s in task.texts(example))
-    index = WordIndex.of_training(sentences, known.words, min_count=config.words.min_count)
+    index = WordIndex.of_training(
+        (s for example in examples for s in task.texts(example)),
+        vectors.words,
+        min_count=config.words.min_count,
+        train=config.words.train,
+    )
     torch.manual_seed(config.training.seed)
-    return _assemble(task, config, index, known, task.labels(examples), embedder, device)
+    return _assemble(task, config, index, vectors, task.labels(examples), embedder, device)
+
+
+def _read_vectors(config: WordsConfig) -> WordVectors:
+    if config.vectors:
+        return read_word_vectors(Path(config.vectors))
+    return WordVectors([], np.zeros((0, config.dim), np.float32))
+
+
+def _with_whole_path(config: TaskConfig) -> TaskConfig:
+    """Name a biLM of one's own so that it is found from anywhere."""
+    path = Path(config.elmo.model)
+    if not path.exists():  # a model that ships with elmore, or a mistake that is found later
+        return config
+    return replace(config, elmo=replace(config.elmo, model=str(path.resolve())))
 
 
 def _load_bilm(config: ElmoConfig, device: str, model: str | None = None) -> Embedder | None:
@@ -309,11 +336,8 @@ def _finish(
     with atomic_file(folder / WORDS) as temporary:
         words = {"new": index.new, "known": index.known}
         temporary.write_text(json.dumps(words, ensure_ascii=False), encoding="utf-8")
-    with atomic_file(folder / WEIGHTS) as temporary:
-        save_file(
-            {k: v.detach().cpu().contiguous() for k, v in trained.model.state_dict().items()},
-            temporary,
-        )
+    weights = {**trained.model.state_dict(), KNOWN: trained.model.words.table.known}
+    save_tensors({k: v.detach().cpu().contiguous() for k, v in weights.items()}, folder / WEIGHTS)
     try:
         plot_scores(records, folder / "curves.png", trained.task.score_name)
     except MissingExtraError as error:

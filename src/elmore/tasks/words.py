@@ -56,22 +56,34 @@ class WordIndex:
 
     @classmethod
     def of_training(
-        cls, sentences: Iterable[Sentence], known: Sequence[str], *, min_count: int
+        cls, sentences: Iterable[Sentence], known: Sequence[str], *, min_count: int, train: bool
     ) -> "WordIndex":
-        """Give rows to the frequent words of the training text that have no vector."""
+        """Let the words of the training text be learned: frequent ones that have no vector.
+
+        Args:
+            sentences: The training text.
+            known: Words that have a vector.
+            min_count: What is frequent.
+            train: Go on learning the vectors of its other words, too.
+        """
         given = set(known)
-        counts = Counter(
-            word
-            for words in sentences
-            for word in words
-            if word not in given and word.lower() not in given
-        )
-        return cls([word for word, count in counts.items() if count >= min_count], known)
+        counts = Counter(word for words in sentences for word in words)
+        found = {word: _spelling_in(given, word) for word in counts}
+        new = [word for word in counts if found[word] is None and counts[word] >= min_count]
+        if not train:
+            return cls(new, known)
+        used = {word: None for word in found.values() if word is not None}
+        return cls([*new, *used], [word for word in known if word not in used])
 
     def row(self, word: str) -> int:
         """Return the row of a word."""
         found = self._row.get(word)
         return self._row.get(word.lower(), UNKNOWN) if found is None else found
+
+
+def _spelling_in(given: set[str], word: str) -> str | None:
+    """Return a word as it is written in a set, or there in lower case."""
+    return next((form for form in (word, word.lower()) if form in given), None)
 
 
 class WordEncoder:
@@ -127,18 +139,19 @@ class WordEncoder:
 
 
 class WordTable(nn.Module):
-    """Vectors of words: given ones, which may stay as they are, and learned ones."""
+    """Vectors of words: given ones, which stay as they are, and learned ones.
 
-    def __init__(self, num_new: int, known: Float[Tensor, "K W"], *, train: bool) -> None:
+    Args:
+        new: Where the learned ones begin.
+        known: The given ones. They are no part of the module's state: they do not change.
+    """
+
+    known: Float[Tensor, "K W"]
+
+    def __init__(self, new: Float[Tensor, "M W"], known: Float[Tensor, "K W"]) -> None:
         super().__init__()
-        spread = known.std().item() if len(known) > 1 else 0.1
-        new = torch.randn(num_new + 2, known.shape[1]) * spread
-        new[PADDING] = 0
         self.new = nn.Parameter(new)
-        if train:
-            self.known = nn.Parameter(known)
-        else:
-            self.register_buffer("known", known)
+        self.register_buffer("known", known, persistent=False)
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T W"]:
         """Look words up."""
@@ -150,6 +163,21 @@ class WordTable(nn.Module):
         return torch.where(ids[..., None] < N, new, known)
 
 
+def _first_vectors(
+    index: WordIndex, vectors: WordVectors
+) -> tuple[Float[Tensor, "M W"], Float[Tensor, "K W"]]:
+    """Return the first vectors of learned words, drawn where none is given, and those of others."""
+    given = torch.from_numpy(vectors.vectors)
+    row = {word: i for i, word in reversed(list(enumerate(vectors.words)))}
+    spread = given.std().item() if len(given) > 1 else 0.1
+    new = torch.randn(len(index.new) + 2, given.shape[1]) * spread
+    new[PADDING] = 0
+    for place, word in enumerate(index.new, start=2):
+        if word in row:
+            new[place] = given[row[word]]
+    return new, given[torch.tensor([row[word] for word in index.known], dtype=torch.long)]
+
+
 class Words(nn.Module):
     """What a word is to a task (section 3.3).
 
@@ -157,7 +185,7 @@ class Words(nn.Module):
         words: Its own vector, and its characters.
         elmo: Where ELMo enters.
         index: The rows of the table.
-        known: The vectors of the words that have one.
+        vectors: The vectors of the words that have one, learned further or not.
         num_layers: Of the biLM (J); 0 without one.
         elmo_dim: Their width (D).
     """
@@ -167,14 +195,13 @@ class Words(nn.Module):
         words: WordsConfig,
         elmo: ElmoConfig,
         index: WordIndex,
-        known: WordVectors,
+        vectors: WordVectors,
         *,
         num_layers: int,
         elmo_dim: int,
     ) -> None:
         super().__init__()
-        vectors = torch.from_numpy(known.vectors)
-        self.table = WordTable(len(index.new), vectors, train=words.train)
+        self.table = WordTable(*_first_vectors(index, vectors))
         self.characters = (
             CharCNN(dim=words.char_dim, width=words.char_width, num_filters=words.char_filters)
             if words.char_filters
@@ -190,7 +217,9 @@ class Words(nn.Module):
         self.lambda_ = elmo.penalty
         self.dropout = nn.Dropout(words.dropout)
         self.elmo_dropout = nn.Dropout(elmo.dropout)
-        self.in_dim = vectors.shape[1] + words.char_filters + elmo_dim * ("input" in self.mixes)
+        self.in_dim = (
+            self.table.new.shape[1] + words.char_filters + elmo_dim * ("input" in self.mixes)
+        )
         """Width of what the task's RNN reads (I)."""
         self.out_dim = elmo_dim * ("output" in self.mixes)
         """Width of what is put beside its output (O); 0 for nothing."""

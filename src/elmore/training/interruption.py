@@ -11,14 +11,21 @@ class InterruptedRunError(Exception):
 
 
 @contextmanager
-def interruption() -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells whether SIGINT or SIGTERM has asked the run to stop."""
+def interruption(
+    on_ask: Callable[[], None] = lambda: None,
+) -> Iterator[Callable[[], bool]]:
+    """Yield a function that tells whether SIGINT or SIGTERM has asked the run to stop.
+
+    Args:
+        on_ask: Called when it is asked, for those who would otherwise wait without a word.
+    """
     asked = threading.Event()
 
     def ask(*_: object) -> None:
         if asked.is_set():  # twice: somebody is in a hurry
             raise KeyboardInterrupt
         asked.set()
+        on_ask()
 
     if threading.current_thread() is not threading.main_thread():  # signals go elsewhere
         yield asked.is_set

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from elmore.errors import InputError
 from elmore.tasks.conll2012 import WORD, Document, Row, read_documents
+from elmore.tasks.treebank import unescape
 
 _NAME = re.compile(r"\((?P<name>.*)\);(?: part (?P<part>\d+))?")
 _MARK = re.compile(r"(?P<opens>\()?(?P<cluster>[^()|\s]+?)(?P<closes>\))?")
@@ -69,7 +70,7 @@ def _example(path: Path, document: Document) -> CorefExample:
     return CorefExample(
         f"{name}; part {part}" if part else name,
         genre_of(name),
-        [[row.columns[WORD] for row in sentence] for sentence in document.sentences],
+        [[unescape(row.columns[WORD]) for row in sentence] for sentence in document.sentences],
         [row.columns[_SPEAKER] for row in rows],
         list(clusters.values()),
     )

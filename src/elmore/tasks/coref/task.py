@@ -14,6 +14,7 @@ from elmore.tasks.coref.model import CorefBatch, CorefRanker, DocumentBatch
 from elmore.tasks.show import mark_spans
 from elmore.tasks.spans import Span
 from elmore.tasks.task import Labels, Task
+from elmore.tasks.treebank import treebank_tokens
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
 from elmore.text.split import split_sentences
@@ -82,7 +83,8 @@ class Coref(Task[CorefExample, CorefBatch, list[Cluster]]):
 
     def parse(self, line: str, tokenize: Tokenizer) -> CorefExample:
         """Read a document on one line."""
-        sentences = [tokens for s in split_sentences(line) if (tokens := tokenize(s))]
+        split = (treebank_tokens(sentence, tokenize) for sentence in split_sentences(line))
+        sentences = [tokens for tokens in split if tokens]
         if not sentences:
             raise InputError("expected a document a line, got an empty line")
         return CorefExample("", "", sentences, ["-"] * sum(map(len, sentences)), [])

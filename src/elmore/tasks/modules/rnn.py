@@ -26,11 +26,14 @@ class _Bidirectional(nn.Module):
         self, x: Float[Tensor, "B T I"], lengths: Int[Tensor, " B"]
     ) -> Float[Tensor, "B T 2*H"]:
         """Run over the words in both directions; `lengths` are on the CPU."""
-        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        # Sorted here, on the CPU: PyTorch would sort on the device and wait for the result.
+        order = lengths.argsort(descending=True)
+        there, back = (i.to(x.device, non_blocking=True) for i in (order, order.argsort()))
+        packed = pack_padded_sequence(x[there], lengths[order], batch_first=True)
         output, _ = pad_packed_sequence(
             self.rnn(packed)[0], batch_first=True, total_length=x.shape[1]
         )
-        return output
+        return output[back]
 
 
 class BiLSTM(_Bidirectional):

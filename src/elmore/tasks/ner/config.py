@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from elmore.errors import InputError
 from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
 from elmore.tasks.spans import Scheme
 
@@ -21,6 +22,13 @@ class TaggerConfig:
 
     scheme: Scheme = "iob2"
     """Tags that predictions are written in; any of the three is read."""
+
+    def __post_init__(self) -> None:
+        for name in ("hidden", "num_layers"):
+            if getattr(self, name) < 1:
+                raise InputError(f"tagger.{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"tagger.dropout must lie in [0, 1), got {self.dropout}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

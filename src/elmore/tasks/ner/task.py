@@ -13,6 +13,7 @@ from elmore.tasks.ner.model import NerBatch, NerTagger
 from elmore.tasks.show import mark_spans
 from elmore.tasks.spans import Span, span_f1, tags_of
 from elmore.tasks.task import Labels, Task
+from elmore.tasks.treebank import treebank_tokens
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
 from elmore.text.tokenize import Tokenizer
@@ -65,7 +66,7 @@ class Ner(Task[NerExample, NerBatch, list[Span]]):
 
     def parse(self, line: str, tokenize: Tokenizer) -> NerExample:
         """Read a sentence."""
-        tokens = tokenize(line)
+        tokens = treebank_tokens(line, tokenize)  # as data sets of this task have them
         if not tokens:
             raise InputError("expected a sentence a line, got an empty line")
         return NerExample(tokens, [])

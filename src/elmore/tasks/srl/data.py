@@ -8,6 +8,7 @@ from typing import NamedTuple
 from elmore.errors import InputError
 from elmore.tasks.conll2012 import ROLES, WORD, Row, read_documents
 from elmore.tasks.spans import Span
+from elmore.tasks.treebank import unescape
 
 PREDICATE = "V"
 """The label of the predicate itself."""
@@ -29,7 +30,7 @@ def read_frames(path: Path) -> list[SrlExample]:
     examples: list[SrlExample] = []
     for document in read_documents(path):
         for rows in document.sentences:
-            tokens = [row.columns[WORD] for row in rows]
+            tokens = [unescape(row.columns[WORD]) for row in rows]
             for column in range(ROLES, len(rows[0].columns) - 1):
                 roles = _read_roles(path, rows, column)
                 examples.append(SrlExample(tokens, _predicate(path, rows, column, roles), roles))

@@ -1,6 +1,7 @@
 """Semantic role labeling (section 4): the task."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from elmore.tasks.srl.config import SrlConfig
 from elmore.tasks.srl.data import PREDICATE, SrlExample, read_frames
 from elmore.tasks.srl.model import NO_TAG, RoleLabeler, SrlBatch
 from elmore.tasks.task import Labels, Task
+from elmore.tasks.treebank import treebank_tokens
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
 from elmore.text.tokenize import Tokenizer, tokenize_marked
@@ -68,7 +70,9 @@ class Srl(Task[SrlExample, SrlBatch, list[Span]]):
 
     def parse(self, line: str, tokenize: Tokenizer) -> SrlExample:
         """Read a sentence with its predicate in brackets, as in `She [gave] him a book .`."""
-        tokens, predicate = tokenize_marked(line, tokenize, "She [gave] him a book .")
+        # As treebanks have them: that is what there is to learn from.
+        split = partial(treebank_tokens, tokenize=tokenize)
+        tokens, predicate = tokenize_marked(line, split, "She [gave] him a book .")
         return SrlExample(tokens, predicate, [])
 
     def show(self, example: SrlExample, prediction: list[Span]) -> str:
