@@ -35,6 +35,7 @@ def finetune(
         files: Text of the domain.
         output: Folder for the fine-tuned model.
         options: options.json of HDF5 weights, if it is not beside them.
+        changes: A setting, as in training.lr=1e-3; may be given many times.
         heldout: Text to measure perplexity on; a part of the files if not given.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
         cache: Folder for encoded text; ~/.cache/elmore if not given.

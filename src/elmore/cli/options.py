@@ -20,15 +20,7 @@ Vocab = Annotated[Path | None, Parameter(help="Vocabulary of a model that reads 
 Output = Annotated[Path, Parameter(alias="-o")]
 Overwrite = Annotated[bool, Parameter(negative="", help="Replace what is there.")]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print the result as JSON.")]
-Changes = Annotated[
-    tuple[str, ...],
-    Parameter(
-        name="--set",
-        consume_multiple=False,
-        negative="",
-        help="A setting on top of that, as in training.lr=1e-3; may be given many times.",
-    ),
-]
+Changes = Annotated[tuple[str, ...], Parameter(name="--set", consume_multiple=False, negative="")]
 ReplaceInvalid = Annotated[
     bool, Parameter(negative="", help="Turn bytes that are not UTF-8 into U+FFFD.")
 ]

@@ -40,6 +40,7 @@ def pretrain(
         output: Folder for the model and the run.
         size: Size of the model; medium if neither this nor a recipe says otherwise.
         recipe: TOML file with the settings of a run; a run's own config.toml repeats it.
+        changes: A setting on top of that, as in training.lr=1e-3; may be given many times.
         heldout: Text to measure perplexity on; some sentences of the files if not given.
         max_minutes: End the training after so long, with its schedule finished.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.

@@ -55,6 +55,7 @@ def train(
         vectors: Word vectors: GloVe or word2vec, text or .bin, or .npz.
         seed: Decides the first weights, the order of the examples and dropout.
         recipe: TOML file with the settings of a run; a run's own config.toml repeats it.
+        changes: A setting on top of that, as in training.lr=1e-3; may be given many times.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
         resume: Go on with an interrupted run.
     """
