@@ -111,6 +111,10 @@ def test_an_interrupted_run_ends_as_if_nothing_had_happened(
     # The newest checkpoint is damaged: the one before it serves.
     [*_, newest] = sorted((tmp_path / "parts" / "checkpoints").iterdir())
     newest.write_bytes(newest.read_bytes()[:-9])
+    other = tmp_path / "other.conll"
+    other.write_text(conll.read_text() + "\nmore O\n")
+    with pytest.raises(InputError, match="was begun with other data"):
+        train(tmp_path / "parts", other, quick, resume=True)
     train(tmp_path / "parts", conll, quick, resume=True)
     for name in ("model.safetensors", "words.json"):
         whole, parts = ((tmp_path / part / name).read_bytes() for part in ("whole", "parts"))
@@ -255,6 +259,12 @@ def test_wrong_requests(run, conll: Path, trained: TrainedTask) -> None:
         run("train", "ner", "--train", conll, "--dev", "empty.conll", "-o", "x", "--no-elmo"),
         "no examples in empty.conll",
     )
+    Path("plain.conll").write_text("a O\nword O\n")
+    refused(
+        run("train", "ner", "--train", "plain.conll", "--dev", conll, "-o", "z", "--no-elmo"),
+        "no entities in the training examples",
+    )
+    assert not Path("z").exists()
     refused(run("evaluate", ".", conll), "holds no trained task")
     refused(run("predict", "ner", "missing.txt"), "missing.txt")
     Path("ner/model.safetensors").write_bytes(b"no")

@@ -1,6 +1,6 @@
 """Files in, a trained task out; and a trained task, from its folder, to answers.
 
-DIR/config.toml        the run, resolved
+DIR/config.toml        the run, resolved; data.json names its files
 DIR/metrics.jsonl      a line an epoch; curves.png shows them
 DIR/checkpoints/       to go on from; gone when the run is complete
 DIR/task.json          which task, its labels, its scores
@@ -9,7 +9,9 @@ DIR/bilm/              the biLM, if it was fine-tuned for the task
 """
 
 import json
+import platform
 import shutil
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +40,7 @@ from elmore.tasks.words import WordEncoder, WordIndex, Words
 from elmore.training.interruption import InterruptedRunError, interruption
 from elmore.training.settings import read_settings, write_settings
 
-TASK, WORDS, WEIGHTS = "task.json", "words.json", "model.safetensors"
+TASK, WORDS, WEIGHTS, DATA = "task.json", "words.json", "model.safetensors", "data.json"
 KNOWN = "words.table.known"
 """The name of given word vectors among the weights."""
 
@@ -86,6 +88,13 @@ def train_task(
     task = get_task(task) if isinstance(task, str) else task
     config = _with_whole_path(config or task.config())
     _check_folder(output, config, resume=resume, overwrite=overwrite)
+    data = {
+        "train": [_identity(path) for path in train],
+        "dev": _identity(dev),
+        "test": _identity(test) if test else None,
+    }
+    if resume and json.loads((output / DATA).read_text(encoding="utf-8")) != data:
+        raise InputError(f"{output} was begun with other data; resume with the same files")
     train_examples = _not_empty(
         [e for path in train for e in task.read(path, config, training=True)], train
     )
@@ -94,16 +103,18 @@ def train_task(
     # What can be known to be wrong is said before anything is replaced.
     embedder = _load_bilm(config.elmo, device)
     vectors = _read_vectors(config.words)
+    labels = task.labels(train_examples)
     if not resume:
         if output.exists():
             shutil.rmtree(output)
         output.mkdir(parents=True)
         write_settings(config, output / "config.toml")
+        _write_json(output / DATA, data)
     if embedder is not None and config.elmo.finetune:
         text = (s for example in train_examples for s in task.texts(example))
         tuned = finetune_bilm(config.elmo.model, text, output, device=device, report=report)
         embedder = load(tuned, device=device)
-    trained = _new(task, config, train_examples, vectors, embedder, find_device(device))
+    trained = _new(task, config, train_examples, labels, vectors, embedder, find_device(device))
     if trained.encode.layers is not None:
         everything = [*train_examples, *dev_examples, *test_examples]
         trained.encode.layers.prepare((s for e in everything for s in task.texts(e)), watch)
@@ -133,11 +144,13 @@ def train_task(
     summary = {
         "task": task.name,
         "scores": scores,
+        "data": data,
         "epochs": fit.epoch,
         "seconds": sum(r["seconds"] + r["dev_seconds"] for r in records),
         "train_examples": len(train_examples),
         "parameters": sum(p.numel() for p in trained.model.parameters() if p.requires_grad),
         "elmo": _mixes(trained.model),
+        "hardware": _hardware(trained.encode.device),
         "elmore": elmore.__version__,
         "torch": torch.__version__,
     }
@@ -214,6 +227,7 @@ def _new(
     task: Task[Any, Any, Any],
     config: TaskConfig,
     examples: Sequence[Any],
+    labels: Labels,
     vectors: WordVectors,
     embedder: Embedder | None,
     device: torch.device,
@@ -226,7 +240,7 @@ def _new(
         train=config.words.train,
     )
     torch.manual_seed(config.training.seed)
-    return _assemble(task, config, index, vectors, task.labels(examples), embedder, device)
+    return _assemble(task, config, index, vectors, labels, embedder, device)
 
 
 def _read_vectors(config: WordsConfig) -> WordVectors:
@@ -292,6 +306,23 @@ def _check_folder(folder: Path, config: TaskConfig, *, resume: bool, overwrite: 
         raise InputError(f"{settings} has other settings than these; resume with the same ones")
 
 
+def _identity(path: Path) -> dict[str, Any]:
+    """Return what tells a file from another one, wherever it lies."""
+    content = path.read_bytes()
+    return {"name": path.name, "bytes": len(content), "crc32": zlib.crc32(content)}
+
+
+def _hardware(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+
+
+def _write_json(path: Path, content: Any) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
 def _not_empty(examples: list[Any], files: Iterable[Path]) -> list[Any]:
     if not examples:
         raise InputError(f"no examples in {', '.join(map(str, files))}")
@@ -342,7 +373,6 @@ def _finish(
         plot_scores(records, folder / "curves.png", trained.task.score_name)
     except MissingExtraError as error:
         report({"note": f"no picture of the run: {error}"})
-    for name, content in (("metrics.json", summary), (TASK, {**summary, "labels": trained.labels})):
-        with atomic_file(folder / name) as temporary:
-            temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    _write_json(folder / "metrics.json", summary)
+    _write_json(folder / TASK, {**summary, "labels": trained.labels})
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)

@@ -34,7 +34,7 @@ class RankerConfig:
     spans_per_word: float = 0.4
     """So many spans of a document are kept for each of its words (lambda)."""
 
-    max_antecedents: int = 100
+    max_antecedents: int = 250
     """So many kept spans before a span may be its antecedent (the cited model: 250)."""
 
     max_sentences: int = 50

@@ -43,6 +43,10 @@ class Coref(Task[CorefExample, CorefBatch, list[Cluster]]):
 
     def labels(self, examples: Sequence[CorefExample]) -> Labels:
         """Return the genres."""
+        if not any(example.clusters for example in examples):
+            raise InputError(
+                "no mentions in the training examples; expected coreference in the last column"
+            )
         return {"genres": sorted({example.genre for example in examples} - {""})}
 
     def build(self, config: CorefConfig, words: Words, labels: Labels) -> CorefRanker:

@@ -37,6 +37,8 @@ class Ner(Task[NerExample, NerBatch, list[Span]]):
     def labels(self, examples: Sequence[NerExample]) -> Labels:
         """Return the tags of all kinds of entities."""
         kinds = sorted({entity.label for example in examples for entity in example.entities})
+        if not kinds:
+            raise InputError("no entities in the training examples; expected tags such as B-PER")
         return {"tags": ["O", *(f"{prefix}-{kind}" for kind in kinds for prefix in "BIES")]}
 
     def build(self, config: NerConfig, words: Words, labels: Labels) -> NerTagger:
