@@ -1,9 +1,13 @@
 """Oracle: the embedder itself, sentence by sentence."""
 
+from types import SimpleNamespace
+
 import numpy as np
+import pytest
 import torch
 
 from elmore.embedder import Embedder
+from elmore.errors import InputError
 from elmore.tasks.layers import LayerTable
 
 SENTENCES = [["He", "sat", "by", "the", "bank"], ["Banks", "fail"], [], ["He", "sat"]]
@@ -45,3 +49,11 @@ def test_a_sentence_is_computed_once(embedder: Embedder) -> None:
 
     LayerTable(embedder).prepare([["a"], ["b"], ["a"], ["a"]], watch)
     assert seen == [["a"], ["b"]]
+
+
+def test_a_table_larger_than_the_disk_is_refused(
+    embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=100))
+    with pytest.raises(InputError, match="a larger disk in the variable TMPDIR"):
+        LayerTable(embedder).prepare(SENTENCES)

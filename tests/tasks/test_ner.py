@@ -6,6 +6,7 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -212,6 +213,26 @@ def test_a_terminal_gets_marks(run, trained: TrainedTask, monkeypatch) -> None:
     assert "[Ada]" in shown  # brackets of the text itself are no markup
     assert "LOC" in shown
     assert " London]" in shown
+
+
+def test_who_types_may_mistype(run, trained: TrainedTask, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("typed.txt").write_text("bad\nAda left .\n")
+    parse = type(trained.task).parse
+
+    def refuse_bad(self, line, tokenize):
+        if line == "bad":
+            raise InputError("not like this")
+        return parse(self, line, tokenize)
+
+    monkeypatch.setattr(type(trained.task), "parse", refuse_bad)
+    refused(run("predict", "ner", "typed.txt"), "typed.txt, line 1: not like this")
+    with Path("typed.txt").open("rb") as file:
+        terminal = SimpleNamespace(buffer=file, isatty=lambda: True)
+        monkeypatch.setattr(sys, "stdin", terminal)
+        result = run("predict", "ner")
+    assert result.code == 0
+    assert "elmore: not like this" in result.err
+    assert json.loads(result.out)["tokens"] == ["Ada", "left", "."]
 
 
 def test_a_mistake_costs_no_finished_run(run, conll: Path, trained: TrainedTask) -> None:

@@ -38,6 +38,7 @@ def predict(
     """
     from rich.console import Console
 
+    from elmore.errors import InputError
     from elmore.tasks import load_task
     from elmore.text.lines import read_lines
     from elmore.text.tokenize import get_tokenizer
@@ -50,8 +51,14 @@ def predict(
 
     def examples() -> Iterator[Any]:
         for number, line in enumerate(read_lines(file), 1):
-            if line.strip():
-                yield _parse(trained.task, line, split, file, number)
+            if not line.strip():
+                continue
+            try:
+                yield trained.task.parse(line, split)
+            except InputError as error:
+                if not interactive:
+                    raise InputError(f"{file}, line {number}: {error}") from error
+                print(f"elmore: {error}", file=sys.stderr)  # and wait for a better line
 
     stream = examples()
     while some := list(islice(stream, 1 if interactive else _AT_ONCE)):
@@ -61,12 +68,3 @@ def predict(
                 print(json.dumps(found, ensure_ascii=False), flush=interactive)
             else:
                 console.print(trained.task.show(example, prediction))
-
-
-def _parse(task: Any, line: str, split: Any, file: Path, number: int) -> Any:
-    from elmore.errors import InputError
-
-    try:
-        return task.parse(line, split)
-    except InputError as error:
-        raise InputError(f"{file}, line {number}: {error}") from error

@@ -6,6 +6,7 @@ words in half precision: on the GPU if they fit, else in a file that is mapped i
 B sentences, J layers, T words, D dim; N words in all.
 """
 
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -15,12 +16,24 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from elmore.embedder import Embedded, Embedder
+from elmore.errors import InputError
 from elmore.text.sentences import Sentence
 
 _SHARE_OF_GPU = 0.5
 """At most so much of a GPU's free memory is filled with layers."""
 
 Watch = Callable[[Iterator[Embedded]], Iterator[Embedded]]
+
+
+def _check_room(size: int) -> None:
+    """Refuse a table that the disk can't hold: writing it would end the program without a word."""
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise InputError(
+            f"ELMo's layers of all sentences take {size / 1e9:.1f} GB, and {folder} has "
+            f"{free / 1e9:.1f} GB left; name a larger disk in the variable TMPDIR"
+        )
 
 
 class LayerTable:
@@ -36,6 +49,7 @@ class LayerTable:
         distinct = list(dict.fromkeys(tuple(words) for words in sentences if words))
         count = sum(map(len, distinct))
         J, D = self.embedder.num_layers, self.embedder.dim
+        _check_room(2 * count * J * D)
         # A file without a name: it may be larger than memory, and is gone with the mapping.
         with tempfile.TemporaryFile() as file:
             mapped = np.memmap(file, np.float16, "w+", shape=(max(count, 1), J, D))
