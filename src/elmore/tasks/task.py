@@ -23,19 +23,19 @@ Labels = dict[str, list[str]]
 """What is counted from the training examples, by name: tags, classes, genres."""
 
 
-class TaskModel(nn.Module, Generic[Batch, Prediction]):
+class TaskModel(nn.Module, ABC, Generic[Batch, Prediction]):
     """A model that learns from a batch by its loss, and answers one."""
 
     words: Words
     """What a word is to it; built by the caller."""
 
+    @abstractmethod
     def forward(self, batch: Batch) -> Tensor:
         """Return the mean loss of a batch's examples."""
-        raise NotImplementedError
 
+    @abstractmethod
     def predict(self, batch: Batch) -> list[Prediction]:
         """Return an answer for each of a batch's examples."""
-        raise NotImplementedError
 
 
 class Task(ABC, Generic[Example, Batch, Prediction]):
