@@ -1,17 +1,27 @@
-"""Answers of a classifier: the probability of each class.
+"""Classes of examples as numbers, and answers as probabilities of classes.
 
 B examples, K classes.
 """
 
 from collections.abc import Iterable, Sequence
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from elmore.tasks.show import color_of, escape
 
 Answer = dict[str, float]
 """Classes with their probabilities."""
+
+
+def numbers_of(
+    labels: Iterable[str], classes: Sequence[str], device: torch.device
+) -> Int[Tensor, " B"]:
+    """Number the classes of examples; one that was never seen in training can't be found either."""
+    number = {name: i for i, name in enumerate(classes)}
+    rows = torch.tensor([number.get(label, 0) for label in labels])
+    return rows.to(device, non_blocking=True)
 
 
 def answers(scores: Float[Tensor, "B K"], classes: Sequence[str]) -> list[Answer]:

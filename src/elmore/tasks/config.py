@@ -1,10 +1,23 @@
 """What all tasks have in common, as data: words, ELMo, training."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from elmore.errors import InputError
+
+
+def check_settings(
+    section: str, settings: object, *, positive: Sequence[str] = (), shares: Sequence[str] = ()
+) -> None:
+    """Refuse settings out of range: numbers from 1 on, and shares in [0, 1)."""
+    for name in positive:
+        if not getattr(settings, name) >= 1:
+            raise InputError(f"{section}.{name} must be at least 1, got {getattr(settings, name)}")
+    for name in shares:
+        if not 0 <= getattr(settings, name) < 1:
+            raise InputError(f"{section}.{name} must lie in [0, 1), got {getattr(settings, name)}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,7 +147,6 @@ class TaskConfig:
                 raise InputError(
                     f"training.{name} must be positive, got {getattr(self.training, name)}"
                 )
-        for section, name in (("training", "average"), ("words", "dropout"), ("elmo", "dropout")):
-            value = getattr(getattr(self, section), name)
-            if not 0 <= value < 1:
-                raise InputError(f"{section}.{name} must lie in [0, 1), got {value}")
+        check_settings("training", self.training, shares=("average",))
+        check_settings("words", self.words, shares=("dropout",))
+        check_settings("elmo", self.elmo, shares=("dropout",))

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from elmore.errors import InputError
-from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig, check_settings
 from elmore.text.tokenize import TokenizerName
 
 
@@ -36,11 +35,12 @@ class ESIMConfig:
     """On what the attention has found, which the paper adds for ELMo."""
 
     def __post_init__(self) -> None:
-        if self.hidden < 1:
-            raise InputError(f"network.hidden must be at least 1, got {self.hidden}")
-        for name in ("rnn_dropout", "dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"network.{name} must lie in [0, 1), got {getattr(self, name)}")
+        check_settings(
+            "network",
+            self,
+            positive=("hidden",),
+            shares=("rnn_dropout", "dropout", "attention_dropout"),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

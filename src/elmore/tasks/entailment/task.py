@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from elmore.errors import InputError
-from elmore.tasks.classes import Answer, accuracy, best, show_class
+from elmore.tasks.classes import Answer, accuracy, best, numbers_of, show_class
 from elmore.tasks.entailment.config import EntailmentConfig
 from elmore.tasks.entailment.data import EntailmentExample, parse_json, parse_pair, read_pairs
 from elmore.tasks.entailment.model import ESIM, EntailmentBatch, balanced_weights
@@ -54,13 +52,10 @@ class Entailment(Task[EntailmentExample, EntailmentBatch, Answer]):
         self, examples: Sequence[EntailmentExample], encode: WordEncoder, labels: Labels
     ) -> EntailmentBatch:
         """Encode premises, hypotheses and classes."""
-        number = {name: i for i, name in enumerate(labels["classes"])}
-        # A class that was never seen in training can't be found either.
-        classes = torch.tensor([number.get(example.label, 0) for example in examples])
         premises = [example.premise for example in examples]
         return EntailmentBatch(
             encode([*premises, *(example.hypothesis for example in examples)]),
-            classes.to(encode.device, non_blocking=True),
+            numbers_of((e.label for e in examples), labels["classes"], encode.device),
         )
 
     def score(

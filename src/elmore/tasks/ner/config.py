@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from elmore.errors import InputError
-from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig, check_settings
 from elmore.tasks.spans import Scheme
 
 
@@ -24,11 +23,7 @@ class TaggerConfig:
     """Tags that predictions are written in; any of the three is read."""
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "num_layers"):
-            if getattr(self, name) < 1:
-                raise InputError(f"tagger.{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"tagger.dropout must lie in [0, 1), got {self.dropout}")
+        check_settings("tagger", self, positive=("hidden", "num_layers"), shares=("dropout",))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

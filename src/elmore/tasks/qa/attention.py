@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from elmore.tasks.modules.attention import masked_softmax
+
 
 class Trilinear(nn.Module):
     """How much a word is about another: a_ij = w1 . x_i + w2 . y_j + w3 . (x_i * y_j)."""
@@ -42,8 +44,9 @@ class BiAttention(nn.Module):
         """Return [h_i; c_i; h_i * c_i; q * c_i], c_i of the question, q of the whole passage."""
         scores = self.score(passage, question)  # (B, T, U)
         asked = attend(scores, question_mask[:, None], question)  # (B, T, D)
-        strongest = _only(scores, question_mask[:, None]).amax(dim=-1)[:, None]  # (B, 1, T)
-        summary = attend(strongest, passage_mask[:, None], passage)  # (B, 1, D)
+        lowest = torch.finfo(scores.dtype).min
+        strongest = scores.masked_fill(~question_mask[:, None], lowest).amax(dim=-1)  # (B, T)
+        summary = attend(strongest[:, None], passage_mask[:, None], passage)  # (B, 1, D)
         return torch.cat([passage, asked, passage * asked, summary * asked], dim=-1)
 
 
@@ -68,9 +71,4 @@ def attend(
     scores: Float[Tensor, "B T U"], allowed: Bool[Tensor, "#B #T U"], values: Float[Tensor, "B U D"]
 ) -> Float[Tensor, "B T D"]:
     """Return the mean of the values, weighted by exp(score); zeros where none is allowed."""
-    return (_only(scores, allowed).softmax(dim=-1) * allowed) @ values
-
-
-def _only(scores: Tensor, allowed: Tensor) -> Tensor:
-    # Not -inf: a row of it alone has no softmax.
-    return scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+    return masked_softmax(scores, allowed) @ values

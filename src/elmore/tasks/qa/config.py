@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from elmore.errors import InputError
-from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig, check_settings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,11 +22,9 @@ class ReaderConfig:
     """Tokens of the longest answer that is given."""
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "max_passage", "max_answer"):
-            if getattr(self, name) < 1:
-                raise InputError(f"reader.{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"reader.dropout must lie in [0, 1), got {self.dropout}")
+        check_settings(
+            "reader", self, positive=("hidden", "max_passage", "max_answer"), shares=("dropout",)
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

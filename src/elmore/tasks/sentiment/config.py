@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from elmore.errors import InputError
-from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig, check_settings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,11 +42,7 @@ class BCNConfig:
     """On the feed-forward layer, and on what the last layers read."""
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "pieces"):
-            if getattr(self, name) < 1:
-                raise InputError(f"network.{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"network.dropout must lie in [0, 1), got {self.dropout}")
+        check_settings("network", self, positive=("hidden", "pieces"), shares=("dropout",))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from elmore.errors import InputError
-from elmore.tasks.classes import Answer, accuracy, best, show_class
+from elmore.tasks.classes import Answer, accuracy, best, numbers_of, show_class
 from elmore.tasks.sentiment.config import SentimentConfig
 from elmore.tasks.sentiment.data import SCALE, SentimentExample, read_sentiment
 from elmore.tasks.sentiment.model import BCN, SentimentBatch
@@ -54,12 +52,9 @@ class Sentiment(Task[SentimentExample, SentimentBatch, Answer]):
         self, examples: Sequence[SentimentExample], encode: WordEncoder, labels: Labels
     ) -> SentimentBatch:
         """Encode sentences and classes."""
-        number = {name: i for i, name in enumerate(labels["classes"])}
-        # A class that was never seen in training can't be found either.
-        classes = torch.tensor([number.get(example.label, 0) for example in examples])
         return SentimentBatch(
             encode([example.tokens for example in examples]),
-            classes.to(encode.device, non_blocking=True),
+            numbers_of((e.label for e in examples), labels["classes"], encode.device),
         )
 
     def score(

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from elmore.errors import InputError
-from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig, check_settings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,11 +25,12 @@ class LabelerConfig:
     """Longer sentences are left out of the training."""
 
     def __post_init__(self) -> None:
-        for name in ("predicate_dim", "hidden", "num_layers", "max_length"):
-            if getattr(self, name) < 1:
-                raise InputError(f"labeler.{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"labeler.dropout must lie in [0, 1), got {self.dropout}")
+        check_settings(
+            "labeler",
+            self,
+            positive=("predicate_dim", "hidden", "num_layers", "max_length"),
+            shares=("dropout",),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
