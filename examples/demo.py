@@ -1,44 +1,75 @@
-"""Embed a sample text: the shapes that come out, and the file that is written.
+"""What a word means is in its sentence: see it in neighbors, in a picture and in numbers.
 
-Run as: make demo
+Run as: python examples/demo.py [MODEL]
 """
 
+import sys
 from pathlib import Path
 
-import torch
-
 import elmore
-from elmore.bilm.config import BiLMConfig
+from elmore.analysis.neighbors import Neighbor, nearest_neighbors, parse_query
+from elmore.analysis.senses import embed_senses, plot_senses, read_senses
 from elmore.vectors.formats import VectorForm, VectorRow
 from elmore.vectors.parts import write_vectors
 
-SAMPLE = Path(__file__).with_name("sample.txt")
-OUTPUT = Path("demo-output") / "vectors.parquet"
+EXAMPLES = Path(__file__).parent
+OUTPUT = Path("demo-output")
+COLUMN = 50  # characters
+QUERIES = [
+    "The shortstop made a spectacular [play] on a ground ball.",
+    "The actress agreed to star in a new [play] on Broadway.",
+]
 
 
-def main() -> None:
-    """Print what a first user wants to see."""
-    torch.manual_seed(0)
-    bilm = elmore.BiLM(BiLMConfig.tiny())
-    elmo = elmore.Embedder(bilm, tokenizer="whitespace")
-    print("A tiny biLM with random weights: the shapes are right, the vectors mean nothing yet.")
+def main(model: str = "en") -> None:
+    """Load a model and show what it knows."""
+    elmo = elmore.load(model)
+    show_neighbors(elmo)
+    show_senses(elmo)
+    write_sample(elmo)
 
-    sentences = SAMPLE.read_text(encoding="utf-8").splitlines()
+
+def show_neighbors(elmo: elmore.Embedder) -> None:
+    """Print the words nearest to "play" in two sentences, as in Table 4 of the paper."""
+    corpus = (EXAMPLES / "corpus.txt").read_text(encoding="utf-8").splitlines()
+    queries = [parse_query(query) for query in QUERIES]
+    in_context = nearest_neighbors(elmo, queries, corpus)
+    alone = nearest_neighbors(elmo, queries, corpus, layer=0)
+    print(f"Nearest neighbors among the words of {len(corpus)} sentences")
+    for query, *found in zip(queries, in_context, alone, strict=True):
+        print(f"\n{query}")
+        print(f"  {'by the top layer, which reads the sentence':{COLUMN}}", end="")
+        print("by layer 0, which sees the word alone")
+        for left, right in zip(*map(excerpts, found), strict=True):
+            print(f"  {left:{COLUMN}}{right}")
+    print()
+
+
+def excerpts(neighbors: list[Neighbor]) -> list[str]:
+    """Show neighbors in the words around them, best first."""
+    return [f"{found.similarity:.3f} {found.occurrence.excerpt(17)}" for found in neighbors]
+
+
+def show_senses(elmo: elmore.Embedder) -> None:
+    """Print how well each layer tells the senses of a word apart, and draw the top layer."""
+    words = embed_senses(elmo, read_senses(EXAMPLES / "senses.tsv"))
+    print("How often the nearest other occurrence of a word has the same sense:")
+    print(" " * 10 + "".join(f"  layer {layer}" for layer in range(elmo.num_layers)))
+    for word in words:
+        print(f"  {word.word:8}" + "".join(f"{share:9.0%}" for share in word.accuracies()))
+    plot_senses(words, OUTPUT / "senses.png")
+    print(f"A map of their top layer -> {OUTPUT / 'senses.png'}\n")
+
+
+def write_sample(elmo: elmore.Embedder) -> None:
+    """Write vectors to a file, as `elmore embed examples/sample.txt` does."""
+    path = OUTPUT / "vectors.parquet"
+    sentences = (EXAMPLES / "sample.txt").read_text(encoding="utf-8").splitlines()
     rows = [VectorRow(i, *embedded) for i, embedded in enumerate(elmo.stream(sentences))]
-    for row in rows:
-        print(f"  {row.vectors.shape!s:13} {' '.join(row.tokens)}")
-    print("  (layers, words, dimensions)")
-
-    # The same word, two sentences: layer 0 knows no context, the top layer does.
-    banks = [row.vectors[:, row.tokens.index("bank")] for row in rows if "bank" in row.tokens]
-    cosines = torch.cosine_similarity(*map(torch.from_numpy, banks), dim=-1)
-    print('"bank" by the river and "bank" with the rates, cosine by layer:')
-    print("  " + "  ".join(f"layer {j}: {cosine:.3f}" for j, cosine in enumerate(cosines)))
-
     form = VectorForm(elmo.num_layers, elmo.dim, "float32")
-    count = write_vectors(OUTPUT, lambda start: iter(rows[start:]), form, overwrite=True)
-    print(f"{count} sentences -> {OUTPUT}")
+    count = write_vectors(path, lambda start: iter(rows[start:]), form, overwrite=True)
+    print(f"{count} sentences, {elmo.num_layers} layers of {elmo.dim} dimensions -> {path}")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
