@@ -49,6 +49,13 @@ def test_torch_loads_only_when_it_is_needed(code: str) -> None:
     subprocess.run([sys.executable, "-c", check], check=True, capture_output=True)
 
 
+def test_embedding_does_not_load_the_compiler_of_torch() -> None:
+    """It would take longer than all the rest."""
+    check = "import sys, elmore; elmore.load(device='cpu').embed(['He sat.'])"
+    check += "; sys.exit('torch._dynamo' in sys.modules)"
+    subprocess.run([sys.executable, "-c", check], check=True, capture_output=True)
+
+
 def test_all_public_names_exist() -> None:
     import elmore
 

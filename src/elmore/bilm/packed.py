@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 from elmore.bilm.model import BiLM, BiLMOutput, BiLMState
+from elmore.bilm.unfilled import unfilled
 
 _SMALLEST = 2**16  # below this, a product takes less time than to find out how to do it
 _BYTES_AT_ONCE = 2**24  # of the input's share of the gates; memory for more is slow to come by
@@ -221,7 +222,7 @@ class PackedInt8(nn.Module):
 
 def _packed_encoder(bilm: BiLM, arithmetic: Arithmetic) -> nn.Module:
     """Return a twin of the token encoder, with packed matrices and the same filters."""
-    with torch.device("meta"):
+    with unfilled():
         twin = BiLM(bilm.config).encode
     twin.load_state_dict(bilm.encode.state_dict(), assign=True)
     for module in list(twin.modules()):

@@ -7,12 +7,13 @@ from torch import Tensor
 
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
+from elmore.bilm.unfilled import unfilled
 from elmore.errors import InputError
 
 
 def build(config: BiLMConfig, state: Mapping[str, Tensor], where: str) -> BiLM:
     """Return a biLM in evaluation mode whose parameters are exactly those of `state`."""
-    with torch.device("meta"):  # shapes without memory: nothing is drawn only to be overwritten
+    with unfilled():
         bilm = BiLM(config)
     expected = bilm.state_dict()
     for problem, names in (

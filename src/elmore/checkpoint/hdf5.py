@@ -17,6 +17,7 @@ from torch import Tensor
 from elmore.atomic import atomic_file
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
+from elmore.bilm.unfilled import unfilled
 from elmore.checkpoint.assign import build
 from elmore.errors import InputError
 from elmore.text.characters import NUM_CHARACTERS
@@ -141,7 +142,7 @@ def read_hdf5(weights: Path, options: Path) -> BiLM:
                 f"asks for, first {missing[0]!r}. Do the two files belong together?"
             )
         state: dict[str, Tensor] = {}
-        with torch.device("meta"):
+        with unfilled():
             expected = BiLM(config).state_dict()
         for rule in table_of:
             shape = rule.write(*(expected[name] for name in rule.ours)).shape
