@@ -36,7 +36,7 @@ def test_text_to_model_to_perplexity_to_domain(run, text: Path) -> None:
     assert "perplexity" in run("perplexity", "base", "a.txt", "b.txt").out
     tuned = run("finetune", "base", "a.txt", "-o", "tuned", *COMMON, "--json")
     summary = json.loads(tuned.out)
-    assert summary["after"]["average"] <= summary["before"]["average"]
+    assert summary["heldout"]["average"] <= summary["before"]["average"]
     assert elmore.load("tuned").embed(["The cat."])[0].shape == (3, 3, 32)
     assert run("convert", "tuned", "-o", "half", "--dtype", "float16").code == 0
     assert json.loads(run("perplexity", "half", "a.txt", "--json").out)["average"] == pytest.approx(

@@ -1,5 +1,6 @@
 """Oracles: perplexity measured on its own, before and after; the files that were there."""
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,13 +8,16 @@ import pytest
 import torch
 
 import elmore
+from elmore.bilm.language_model import LanguageModel
 from elmore.checkpoint.hdf5 import read_hdf5, write_hdf5
 from elmore.checkpoint.language_model import read_language_model
 from elmore.errors import InputError
 from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.finetune import finetune, read_finetune_config
+from elmore.pretrain.heldout import Report
 from elmore.pretrain.perplexity import measure_perplexity
 from elmore.pretrain.run import pretrain
+from elmore.training.interruption import InterruptedRunError
 from tests.oracles.releases import VARIANTS, write_release
 
 CHANGES = [
@@ -49,15 +53,15 @@ def test_a_language_model_learns_the_domain(
     heldout = tmp_path / "heldout.txt"
     heldout.write_text("us sees a aunt z it .\nus sees d aunt w it .\n")
     summary, _ = run(tmp_path / "base", domain, tmp_path / "tuned", heldout=heldout)
-    assert summary["after"]["average"] < 0.5 * summary["before"]["average"]
+    assert summary["heldout"]["average"] < 0.5 * summary["before"]["average"]
     sentences = [line.split() for line in heldout.read_text().splitlines()]
-    for folder, when in (("base", "before"), ("tuned", "after")):
+    for folder, when in (("base", "before"), ("tuned", "heldout")):
         model, vocabulary, _ = read_language_model(tmp_path / folder)
         found = measure_perplexity(model, vocabulary, sentences)
         assert found.average == pytest.approx(summary[when]["average"], rel=1e-4)
     base, tuned = (read_language_model(tmp_path / name) for name in ("base", "tuned"))
     assert list(base.vocabulary) == list(tuned.vocabulary)
-    assert tuned.provenance["finetuned"]["model"]["steps"] > 0
+    assert tuned.provenance["model"]["steps"] > 0
 
 
 def test_released_weights_learn_a_softmax_first_and_convert_back(
@@ -68,7 +72,7 @@ def test_released_weights_learn_a_softmax_first_and_convert_back(
     summary, records = run(release.weights_file, domain, tmp_path / "tuned")
     notes = [record["note"] for record in records if "note" in record]
     assert "it is learned first" in notes[0]
-    assert summary["after"]["average"] <= summary["before"]["average"]
+    assert summary["heldout"]["average"] <= summary["before"]["average"]
     tuned = read_language_model(tmp_path / "tuned").model.bilm
     assert any(not torch.equal(tuned.state_dict()[name], before[name]) for name in before)
     write_hdf5(tuned, tmp_path / "w.hdf5", tmp_path / "options.json")
@@ -91,8 +95,52 @@ def test_overfitting_is_stopped_and_the_best_weights_stay(
         tmp_path / "base", tmp_path / "five.txt", tmp_path / "tuned", "run.patience=2",
         "training.epochs=40", "run.evaluations=20", heldout=tmp_path / "heldout.txt",
     )  # fmt: skip
-    assert summary["after"]["average"] <= summary["before"]["average"]
+    assert summary["heldout"]["average"] <= summary["before"]["average"]
     assert summary["steps"] < 40 * 20 * 7 / 20
+
+
+@pytest.mark.parametrize("has_softmax", [True, False])
+@pytest.mark.parametrize("stop_at", [2, 5])
+def test_an_interrupted_run_ends_as_if_nobody_had_stopped_it(
+    text: Path,
+    domain: Path,
+    tmp_path: Path,
+    config: PretrainConfig,
+    has_softmax: bool,
+    stop_at: int,
+) -> None:
+    """A real signal, and the same bits as the run that got none."""
+    if has_softmax:
+        model = tmp_path / "base"
+        pretrain([text], model, config, cache=tmp_path / "c", workers=1, device="cpu")
+    else:
+        model = write_release(tmp_path / "r", VARIANTS["usual"]).weights_file
+    settings = read_finetune_config([*CHANGES, "run.log_steps=5"])
+
+    def tune(output: Path, report: Report, *, resume: bool = False) -> LanguageModel:
+        finetune(
+            model, [domain], output, settings, resume=resume, device="cpu", workers=1,
+            cache=tmp_path / "c", report=report,
+        )  # fmt: skip
+        return read_language_model(output).model
+
+    seen: list[dict[str, object]] = []
+
+    def stop(record: dict[str, object]) -> None:
+        seen.append(record)
+        if len(seen) > stop_at and "loss" in record:
+            signal.raise_signal(signal.SIGTERM)
+
+    whole = tune(tmp_path / "whole", lambda _: None)
+    with pytest.raises(InterruptedRunError):
+        tune(tmp_path / "parts", stop)
+    with pytest.raises(InputError, match="exists already"):
+        tune(tmp_path / "parts", lambda _: None)
+    parts = tune(tmp_path / "parts", lambda _: None, resume=True)
+    for name, value in whole.state_dict().items():
+        assert torch.equal(parts.state_dict()[name], value), name
+    assert not (tmp_path / "parts" / "softmax").exists()
+    assert not (tmp_path / "parts" / "checkpoints").exists()
 
 
 def test_what_cannot_be_tuned_is_refused(domain: Path, tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ def test_what_was_complete_stays_until_the_new_run_is(
     assert not (tmp_path / "run.previous").exists()
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter.txt").write_text("precious")
-    with pytest.raises(InputError, match="is not a run of elmore pretrain"):
+    with pytest.raises(InputError, match="is not a run of elmore"):
         pretrain([text], tmp_path / "home", config, overwrite=True, cache=tmp_path / "c")
     assert (tmp_path / "home" / "letter.txt").exists()
 

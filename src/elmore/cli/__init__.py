@@ -21,6 +21,7 @@ from elmore.cli.predict import predict
 from elmore.cli.pretrain import pretrain
 from elmore.cli.train import train
 from elmore.errors import InputError, MissingExtraError
+from elmore.training.interruption import InterruptedRunError
 
 app = App(
     name="elmore",
@@ -40,6 +41,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminate)
     try:
         app(sys.argv[1:])
+    except InterruptedRunError as error:
+        print(f"elmore: {error}", file=sys.stderr)
+        sys.exit(130)
     except KeyboardInterrupt:
         sys.exit(130)  # what shells call an end by Ctrl-C
     except (InputError, MissingExtraError) as error:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from elmore.cli.options import Json, Output, Overwrite, ReplaceInvalid
+from elmore.cli.options import Json, Output, Overwrite, ReplaceInvalid, Resume
 
 
 def finetune(
@@ -22,6 +22,7 @@ def finetune(
     device: str = "auto",
     cache: Path | None = None,
     workers: int | None = None,
+    resume: Resume = False,
     overwrite: Overwrite = False,
     json_output: Json = False,
 ) -> None:
@@ -33,7 +34,7 @@ def finetune(
         model: Folder written by `elmore pretrain`, or released HDF5 weights. Those have no
             softmax, so that one is learned first.
         files: Text of the domain.
-        output: Folder for the fine-tuned model.
+        output: Folder for the fine-tuned model and the run.
         options: options.json of HDF5 weights, if it is not beside them.
         changes: A setting, as in training.lr=1e-3; may be given many times.
         heldout: Text to measure perplexity on; a part of the files if not given.
@@ -58,6 +59,7 @@ def finetune(
         read_finetune_config(changes),
         options=options,
         heldout=heldout,
+        resume=resume,
         overwrite=overwrite,
         device=device,
         cache=cache,
@@ -68,5 +70,5 @@ def finetune(
     if json_output:
         print(json.dumps(summary))
     else:
-        before, after = summary["before"]["average"], summary["after"]["average"]
+        before, after = summary["before"]["average"], summary["heldout"]["average"]
         print(f"held-out perplexity {before:.2f} -> {after:.2f}, model in {output}")

@@ -18,6 +18,7 @@ Text = Annotated[
 ]
 Vocab = Annotated[Path | None, Parameter(help="Vocabulary of a model that reads words.")]
 Output = Annotated[Path, Parameter(alias="-o")]
+Resume = Annotated[bool, Parameter(negative="", help="Go on with an interrupted run.")]
 Overwrite = Annotated[bool, Parameter(negative="", help="Replace what is there.")]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print the result as JSON.")]
 Changes = Annotated[tuple[str, ...], Parameter(name="--set", consume_multiple=False, negative="")]

@@ -1,13 +1,12 @@
 """`elmore pretrain`: text files to a biLM."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from elmore.cli.options import Json, Output, Overwrite, ReplaceInvalid
+from elmore.cli.options import Json, Output, Overwrite, ReplaceInvalid, Resume
 
 
 def pretrain(
@@ -24,7 +23,7 @@ def pretrain(
     device: str = "auto",
     cache: Path | None = None,
     workers: int | None = None,
-    resume: Annotated[bool, Parameter(negative="")] = False,
+    resume: Resume = False,
     overwrite: Overwrite = False,
     json_output: Json = False,
 ) -> None:
@@ -46,37 +45,31 @@ def pretrain(
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
         cache: Folder for encoded text; ~/.cache/elmore if not given.
         workers: Processes that tokenize; all cores if not given.
-        resume: Go on with an interrupted run.
     """
     from elmore.cli.progress import with_progress
     from elmore.errors import InputError
     from elmore.pretrain.config import read_config
     from elmore.pretrain.run import pretrain as run
-    from elmore.training.interruption import InterruptedRunError
 
     if not files:
         raise InputError("expected text files: elmore pretrain corpus/*.txt -o runs/mine")
     if replace_invalid:
         changes = (*changes, "text.replace_invalid=true")
     config = read_config(recipe, size=size, changes=changes)
-    try:
-        summary = run(
-            expand(files),
-            output,
-            config,
-            heldout=heldout,
-            resume=resume,
-            overwrite=overwrite,
-            max_minutes=max_minutes,
-            device=device,
-            cache=cache,
-            workers=workers,
-            report=(lambda _: None) if json_output else show_record,
-            watch=lambda pieces: with_progress(pieces, "thousand lines encoded"),
-        )
-    except InterruptedRunError as error:
-        print(f"elmore: {error}", file=sys.stderr)
-        raise KeyboardInterrupt from error
+    summary = run(
+        expand(files),
+        output,
+        config,
+        heldout=heldout,
+        resume=resume,
+        overwrite=overwrite,
+        max_minutes=max_minutes,
+        device=device,
+        cache=cache,
+        workers=workers,
+        report=(lambda _: None) if json_output else show_record,
+        watch=lambda pieces: with_progress(pieces, "thousand lines encoded"),
+    )
     if json_output:
         print(json.dumps(summary))
     elif summary:

@@ -1,34 +1,17 @@
 """Text files in, a model folder out: all that `elmore pretrain` does, for Python."""
 
-import json
-import platform
-import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
-import elmore
-from elmore.atomic import atomic_file, refuse_existing
-from elmore.checkpoint.directory import CONFIG, write_files
 from elmore.embedder import find_device
-from elmore.errors import InputError, MissingExtraError, require
-from elmore.pretrain.config import PretrainConfig, read_config
+from elmore.errors import InputError
+from elmore.pretrain.config import PretrainConfig
+from elmore.pretrain.folder import check_folder, finish, make_folder, train
 from elmore.pretrain.heldout import Report, read_heldout
 from elmore.pretrain.loop import Pretraining
 from elmore.text.corpus import Encoded, encode_corpus
-from elmore.training.checkpoints import (
-    DamagedCheckpointError,
-    checkpoint_files,
-    read_checkpoint,
-)
-from elmore.training.interruption import InterruptedRunError, interruption
-from elmore.training.plots import plot_losses
-from elmore.training.processes import Processes, join_processes
-from elmore.training.settings import write_settings
-from elmore.training.tensorboard import TensorBoard
+from elmore.training.processes import join_processes
 
 CACHE = Path.home() / ".cache" / "elmore"
 
@@ -72,7 +55,7 @@ def pretrain(
         raise InputError(f"max_minutes must be positive, got {max_minutes}")
     with join_processes(find_device(device)) as processes:
         if processes.first:
-            _check_folder(output, config, resume=resume, overwrite=overwrite)
+            check_folder(output, config, resume=resume, overwrite=overwrite)
         else:
             report = _silence
         corpus = processes.first_does(
@@ -83,121 +66,11 @@ def pretrain(
             config, corpus, output, processes=processes, heldout=sentences, max_minutes=max_minutes
         )
         if processes.first and not resume:
-            _make_folder(output, config)
+            make_folder(output, config)
         processes.wait()
-        if resume:
-            _restore(run, report)
-        curves = TensorBoard(output) if config.run.tensorboard and processes.first else _silence
-        with interruption() as interrupted:
-            for record in run.run(interrupted):
-                report(record)
-                curves(record)
-        if not run.complete:
-            raise InterruptedRunError(f"stopped at step {run.step}; --resume goes on from there")
-        return _finish(run, files, report) if processes.first else {}
+        train(run, report, resume=resume)
+        return finish(run, files, report) if processes.first else {}
 
 
 def _silence(_: dict[str, Any]) -> None:
     """Say nothing: one of many processes speaks for all."""
-
-
-def _check_folder(folder: Path, config: PretrainConfig, *, resume: bool, overwrite: bool) -> None:
-    """See that a run can be written there, or go on there, before any work is done."""
-    settings = folder / "config.toml"
-    if config.run.tensorboard:
-        require("tensorboard", extra="tensorboard")
-    if resume:
-        if (folder / CONFIG).exists():
-            raise InputError(f"the run in {folder} is complete; there is nothing to resume")
-        if not settings.exists():
-            raise InputError(f"{folder} holds no run to resume; leave out --resume to start one")
-        return
-    refuse_existing(folder, overwrite=overwrite)
-    if folder.is_file() or (folder.exists() and any(folder.iterdir()) and not settings.exists()):
-        raise InputError(f"{folder} is not a run of elmore pretrain, so it is not replaced")
-
-
-def _make_folder(folder: Path, config: PretrainConfig) -> None:
-    """Make the folder of a new run. A complete one in its place is kept until this is, too."""
-    if folder.exists():
-        previous = _previous(folder)
-        if (folder / CONFIG).exists() and not previous.exists():
-            folder.replace(previous)
-        else:
-            shutil.rmtree(folder)
-    folder.mkdir(parents=True)
-    write_settings(config, folder / "config.toml")
-
-
-def _previous(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.previous")
-
-
-def _restore(run: Pretraining, report: Report) -> None:
-    """Go on from the newest checkpoint that is sound and belongs to this run."""
-    began_with = read_config(run.folder / "config.toml")
-    if replace(began_with, run=run.config.run) != run.config:
-        raise InputError(
-            f"the run in {run.folder} began with other settings; see its config.toml, or pass it "
-            "as --recipe"
-        )
-    refused = []
-    for path in reversed(checkpoint_files(run.folder / "checkpoints")):
-        try:
-            run.restore(read_checkpoint(path), path)
-        except (DamagedCheckpointError, InputError) as error:
-            refused.append(str(error))
-            report({"note": f"{error}; trying the one before it"})
-            if isinstance(error, DamagedCheckpointError) and run.processes.first:
-                path.rename(path.with_suffix(".damaged"))
-        else:
-            report({"note": f"goes on from step {run.step:,}"})
-            return
-    if refused:
-        raise InputError(f"no checkpoint can be used. {refused[0]}")
-    run.forget_metrics_after(0)
-    report({"note": "no checkpoint yet: starts from the beginning"})
-
-
-def _finish(run: Pretraining, files: Sequence[Path], report: Report) -> dict[str, Any]:
-    """Write the model, the picture and the summary; the checkpoints have served."""
-    lines = (run.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    records = [json.loads(line) for line in lines]
-    summary = {
-        "heldout": records[-1]["heldout"],
-        "steps": run.step,
-        "tokens": run.step * run.tokens_per_step,
-        "seconds": run.seconds,
-        "tokens_per_second": run.step * run.tokens_per_step / run.seconds,
-        "parameters": sum(p.numel() for p in run.model.bilm.parameters()),
-        "vocabulary": len(run.vocabulary),
-        "text": [path.name for path in files],
-        "text_words": run.corpus.facts["words"],
-        "hardware": _hardware(run.processes),
-        "elmore": elmore.__version__,
-        "torch": torch.__version__,
-    }
-    with atomic_file(run.folder / "summary.json") as temporary:
-        temporary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    try:
-        plot_losses(records, run.folder / "loss.png")
-    except MissingExtraError as error:
-        report({"note": f"no picture of the loss: {error}"})
-    write_files(
-        run.model.bilm,
-        run.folder,
-        softmax=run.model.softmax,
-        vocabulary=run.vocabulary,
-        provenance=summary,
-    )
-    shutil.rmtree(run.folder / "checkpoints", ignore_errors=True)
-    shutil.rmtree(_previous(run.folder), ignore_errors=True)
-    return summary
-
-
-def _hardware(processes: Processes) -> str:
-    if processes.device.type == "cuda":
-        name = torch.cuda.get_device_name(processes.device)
-    else:
-        name = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
-    return f"{processes.count} x {name}"

@@ -12,6 +12,7 @@ from typing import Any
 from elmore.checkpoint.directory import CONFIG
 from elmore.checkpoint.pretrained import find_model
 from elmore.pretrain.finetune import finetune, read_finetune_config
+from elmore.pretrain.folder import SETTINGS
 from elmore.text.sentences import Sentence
 
 FOLDER = "bilm"
@@ -35,8 +36,16 @@ def finetune_bilm(
         text = Path(scratch) / "sentences.txt"
         text.write_text("".join(f"{line}\n" for line in distinct), encoding="utf-8")
         found = finetune(
-            find_model(model), [text], output, config, device=device, cache=Path(scratch), workers=1
+            find_model(model),
+            [text],
+            output,
+            config,
+            resume=(output / SETTINGS).exists(),
+            overwrite=True,
+            device=device,
+            cache=Path(scratch),
+            workers=1,
         )
-    before, after = found["before"]["average"], found["after"]["average"]
+    before, after = found["before"]["average"], found["heldout"]["average"]
     report({"note": f"perplexity of the task's text {before:.1f} -> {after:.1f}"})
     return output
