@@ -67,7 +67,7 @@ def embed(
     def rows_from(start: int) -> Iterator[VectorRow]:
         nonlocal words
         lines = islice(read_lines(text, replace_invalid=replace_invalid), start, None)
-        stream = embedder.stream(lines, layers=layers, carry_state=carry_state)
+        stream = embedder.stream(lines, layers=layers, carry_state=carry_state, dtype=dtype)
         rows = enumerate(with_progress(stream, "sentences embedded"), start)
         for number, (tokens, vectors) in rows:
             words += len(tokens)
