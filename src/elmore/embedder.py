@@ -33,7 +33,7 @@ from elmore.text.sentences import (
     batch_sentences,
     check_sentence,
 )
-from elmore.text.tokenize import TokenizerName, tokenize
+from elmore.text.tokenize import TokenizerName, get_tokenizer
 from elmore.text.vocabulary import Vocabulary
 from elmore.transfer import to_device
 
@@ -119,7 +119,7 @@ class Embedder:
         self.vocabulary = vocabulary
         self.provenance = provenance or {}
         self.precision = precision
-        self._tokenizer = partial(tokenize, tokenizer=tokenizer, language=language)
+        self._get_tokenizer = partial(get_tokenizer, tokenizer, language)
         self._twin: tuple[list[tuple[int, int]], PackedBiLM | StreamedBiLM] | None = None
         self._encode_words: EncodeWords
         if bilm.config.vocab_size is None:
@@ -266,12 +266,13 @@ class Embedder:
                 f"expected a list of sentences, got one string ({sentences[:40]!r}). "
                 "Put it in a list: elmo.embed([sentence])."
             )
+        split = None
         for i, sentence in enumerate(sentences):
-            yield (
-                self._tokenizer(sentence)
-                if isinstance(sentence, str)
-                else [*check_sentence(sentence, i)]
-            )
+            if isinstance(sentence, str):
+                split = split or self._get_tokenizer()  # only for those who need one
+                yield split(sentence)
+            else:
+                yield [*check_sentence(sentence, i)]
 
     def _check_layers(self, layers: Layers) -> None:
         names = ("all", "top", "average", *range(self.num_layers))

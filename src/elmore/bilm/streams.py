@@ -61,20 +61,11 @@ def pack(words: Int[np.ndarray, " N"], lengths: Sequence[int], *, bos: int, eos:
         eos: The number of the mark that the backward one starts from.
     """
     n = np.array(lengths, dtype=np.int64)
-    some = np.flatnonzero(n)  # an empty sentence needs no place
-    n = n[some]
-    places = n + 1
-    at_most = min(_MAX_STREAMS, int(places.sum()) // int(places.max(initial=1)))
-    B = 1 << max(at_most, 1).bit_length() - 1  # few shapes again
-    # The longest sentence first, each to the stream that is shortest so far.
-    filled = [(0, b) for b in range(B)]
-    start, stream = np.empty_like(n), np.empty_like(n)
-    for s in np.argsort(-n, kind="stable").tolist():
-        start[s], stream[s] = filled[0]
-        heapq.heapreplace(filled, (start[s] + places[s], stream[s]))
-    T = max(1, *(int(end) for end, _ in filled))
+    n = n[n > 0]  # an empty sentence needs no place
+    most = min(_MAX_STREAMS, int((n + 1).sum()) // int(n.max(initial=0) + 1))
+    B = 1 << max(most, 1).bit_length() - 1  # a power of two: few shapes again
+    start, stream, T = _share_out(n + 1, B)
     T += -T % _MULTIPLE
-
     first = np.cumsum(n) - n
     place = np.arange(len(words)) + np.repeat(start + 1 - first, n)
     of_word = np.repeat(stream, n)
@@ -87,6 +78,25 @@ def pack(words: Int[np.ndarray, " N"], lengths: Sequence[int], *, bos: int, eos:
         found.words[t, d, of_word] = words
         found.continues[t, d, of_word] = True
     return found
+
+
+def _share_out(
+    sizes: Int[np.ndarray, " S"], B: int
+) -> tuple[Int[np.ndarray, " S"], Int[np.ndarray, " S"], int]:
+    """Return where each sentence starts, in which stream, and the length of the longest stream.
+
+    The longest sentence comes first, and each goes to the stream that is shortest so far.
+    """
+    order = np.argsort(-sizes, kind="stable")
+    streams = [(0, b) for b in range(B)]  # a heap of (length, number)
+    starts = []
+    for size in sizes[order].tolist():
+        end, b = streams[0]
+        starts.append((end, b))
+        heapq.heapreplace(streams, (end + size, b))
+    found = np.zeros((len(sizes), 2), dtype=np.int64)
+    found[order] = np.array(starts, dtype=np.int64).reshape(-1, 2)
+    return found[:, 0], found[:, 1], max(1, *(end for end, _ in streams))
 
 
 class StreamedBiLM(nn.Module):
