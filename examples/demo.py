@@ -9,8 +9,8 @@ import torch
 
 import elmore
 from elmore.bilm.config import BiLMConfig
-from elmore.vectors.formats import VectorForm, VectorRow
 from elmore.vectors.parts import write_vectors
+from elmore.vectors.rows import VectorForm, VectorRow
 
 SAMPLE = Path(__file__).with_name("sample.txt")
 OUTPUT = Path("demo-output") / "vectors.parquet"

@@ -51,8 +51,9 @@ def embed(
     from elmore.cli.progress import with_progress
     from elmore.errors import InputError
     from elmore.text.lines import read_lines
-    from elmore.vectors.formats import VectorForm, VectorRow, writer_for
+    from elmore.vectors.formats import writer_for
     from elmore.vectors.parts import write_vectors
+    from elmore.vectors.rows import VectorForm, VectorRow
 
     if resume and carry_state:
         raise InputError("--resume does not go with --carry-state: the state was not kept")
