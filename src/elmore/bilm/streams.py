@@ -126,7 +126,8 @@ class StreamedBiLM(nn.Module):
         if isinstance(self.bilm.encode, CharEncoder) and kernels.usable(ids):
             from elmore.bilm.kernels.characters import encode
 
-            return encode(self.bilm.encode, ids)
+            with torch.cuda.device_of(ids):  # kernels run on the current device
+                return encode(self.bilm.encode, ids)
         return self.bilm.encode(ids)
 
     def forward(
@@ -135,7 +136,8 @@ class StreamedBiLM(nn.Module):
         """Return all layers of the words, whose vectors are rows of the table."""
         device = table.device
         x = table[to_device(streams.words, device)]  # (T, 2, B, D)
-        outputs = self._run(x, to_device(streams.continues, device))
+        with torch.cuda.device_of(x):
+            outputs = self._run(x, to_device(streams.continues, device))
         place, stream = (to_device(i, device) for i in (streams.place, streams.stream))
         token = table[to_device(words, device)]
         layers = [torch.cat([token, token], dim=-1)]
