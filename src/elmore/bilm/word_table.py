@@ -18,7 +18,7 @@ from elmore.bilm.token_encoder import trim
 from elmore.text.sentences import EncodeWords
 from elmore.transfer import to_device
 
-_WORDS = 32_768
+_WORDS = {"cpu": 32_768, "cuda": 131_072}  # a GPU is through with them four times as soon
 _ENCODED_AT_ONCE = {
     "cpu": 128,
     "cuda": 4096,
@@ -45,13 +45,14 @@ class WordTable:
         self._device = device
         self._rows = _Rows()
         self._num_encoded = 0
-        self.vectors = self._room_for(_WORDS)
+        self._size = _WORDS[device.type]
+        self.vectors = self._room_for(self._size)
 
     @torch.inference_mode()
     def __call__(self, words: Sequence[str]) -> Int[np.ndarray, " N"]:
         """Return the row of each word."""
         rows = self._rows.of(words)
-        if len(self._rows) > _WORDS:
+        if len(self._rows) > self._size:
             self._rows.clear()
             self._num_encoded = 0
             rows = self._rows.of(words)
