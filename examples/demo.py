@@ -9,8 +9,8 @@ from pathlib import Path
 import elmore
 from elmore.analysis.neighbors import Neighbor, nearest_neighbors, parse_query
 from elmore.analysis.senses import embed_senses, plot_senses, read_senses
-from elmore.vectors.formats import VectorForm, VectorRow
 from elmore.vectors.parts import write_vectors
+from elmore.vectors.rows import VectorForm, VectorRow
 
 EXAMPLES = Path(__file__).parent
 OUTPUT = Path("demo-output")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ORDER = [
-    "errors", "atomic", "schema", "text", "bilm", "mix", "checkpoint", "embedder", "vectors",
+    "errors", "atomic", "schema", "transfer", "text", "bilm", "mix", "checkpoint", "batches",
+    "embedder", "vectors",
     "training", "pretrain", "tasks", "analysis", "compat", "cli",
 ]  # fmt: skip
 SOURCE = Path(__file__).parents[1] / "src" / "elmore"

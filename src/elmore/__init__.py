@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from elmore.mix import mean_pool as mean_pool
     from elmore.text.characters import encode_sentences as encode_sentences
     from elmore.text.tokenize import tokenize as tokenize
-    from elmore.vectors.formats import read_vectors as read_vectors
+    from elmore.vectors.parquet import read_vectors as read_vectors
 
 __version__ = "0.1.0"
 
@@ -38,7 +38,7 @@ _HOME = {
     "load": "elmore.embedder",
     "max_pool": "elmore.mix",
     "mean_pool": "elmore.mix",
-    "read_vectors": "elmore.vectors.formats",
+    "read_vectors": "elmore.vectors.parquet",
     "tokenize": "elmore.text.tokenize",
 }
 

@@ -6,9 +6,7 @@ B sentences, J layers, T tokens, W words, D dim.
 import copy
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -18,9 +16,11 @@ from jaxtyping import Float, Float32
 from torch import Tensor
 
 from elmore.atomic import refuse_existing
-from elmore.bilm.model import BiLM, BiLMState
+from elmore.batches import in_groups, in_sequence, in_streams
+from elmore.bilm.model import BiLM
 from elmore.bilm.packed import PackedBiLM, can_pack, worth_packing
-from elmore.bilm.token_encoder import trim
+from elmore.bilm.streams import StreamedBiLM
+from elmore.bilm.word_table import WordTable
 from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.pretrained import read_pretrained
 from elmore.errors import InputError
@@ -32,31 +32,27 @@ from elmore.text.sentences import (
     TokenBatch,
     batch_sentences,
     check_sentence,
-    frame,
-    group_by_length,
 )
-from elmore.text.tokenize import TokenizerName, tokenize
+from elmore.text.tokenize import TokenizerName, get_tokenizer
 from elmore.text.vocabulary import Vocabulary
+from elmore.transfer import to_device
 
 Layers = Literal["all", "top", "average"] | int
 Device = str
 """`auto`, `cpu`, `cuda` or, for one of several GPUs, `cuda:1`."""
 Precision = Literal["fp32", "bf16", "int8"]
 
+Dtype = Literal["float32", "float16"]
+
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.float32}
-_BATCHES_SORTED = 8  # sentences of so many batches are sorted by length together
-_CACHED_WORDS = 32_768
-_ENCODED_AT_ONCE = {
-    "cpu": 128,
-    "cuda": 4096,
-}  # the filters need 8 kB a character at the paper's size
+_BATCH_WORDS = {"cpu": 4096, "cuda": 65_536}
 
 
 class Embedded(NamedTuple):
     """A sentence and its vectors: (J, W, D) for all layers, else (W, D)."""
 
     tokens: list[str]
-    vectors: Float32[np.ndarray, "..."]
+    vectors: Float[np.ndarray, "..."]
 
 
 def load(
@@ -123,8 +119,8 @@ class Embedder:
         self.vocabulary = vocabulary
         self.provenance = provenance or {}
         self.precision = precision
-        self._tokenizer = partial(tokenize, tokenizer=tokenizer, language=language)
-        self._packed: tuple[list[tuple[int, int]], PackedBiLM] | None = None
+        self._get_tokenizer = partial(get_tokenizer, tokenizer, language)
+        self._twin: tuple[list[tuple[int, int]], PackedBiLM | StreamedBiLM] | None = None
         self._encode_words: EncodeWords
         if bilm.config.vocab_size is None:
             self._encode_words = partial(encode_words, width=bilm.config.max_characters)
@@ -150,7 +146,8 @@ class Embedder:
         layers: Layers = "all",
         carry_state: bool = False,
         batch_words: int | None = None,
-    ) -> list[Float32[np.ndarray, "..."]]:
+        dtype: Dtype = "float32",
+    ) -> list[Float[np.ndarray, "..."]]:
         """Return the vectors of each sentence, in the order of the sentences.
 
         Args:
@@ -159,9 +156,14 @@ class Embedder:
             carry_state: Read the sentences as one text, one after the other, each from the state
                 that the one before left behind, as the released programs do. Slower.
             batch_words: Tokens that are computed at once, padding included.
+            dtype: Type of the numbers; float16 is half of what has to leave a GPU.
         """
         stream = self.stream(
-            sentences, layers=layers, carry_state=carry_state, batch_words=batch_words
+            sentences,
+            layers=layers,
+            carry_state=carry_state,
+            batch_words=batch_words,
+            dtype=dtype,
         )
         return [vectors for _, vectors in stream]
 
@@ -172,26 +174,30 @@ class Embedder:
         layers: Layers = "all",
         carry_state: bool = False,
         batch_words: int | None = None,
+        dtype: Dtype = "float32",
     ) -> Iterator[Embedded]:
         """Yield tokens and vectors sentence by sentence, in memory that does not grow.
 
-        The arguments are those of `embed`.
+        The arguments are those of `embed`. From a GPU, the vectors of one batch come as one block
+        of memory: copy what is to be kept of them for long.
         """
         self._check_layers(layers)
-        words = _WordVectors(self._fast(), self._encode_words, self.device)
+        bilm = self._fast()
+        words = WordTable(bilm, self._encode_words, self.device)
         tokenized = self._tokenize(sentences)
+        max_words = batch_words or _BATCH_WORDS[self.device.type]
+
+        def pick(output: Float[Tensor, "B J T D"]) -> Tensor:
+            return _choose(output, layers).to(getattr(torch, dtype))
+
         if carry_state:
-            yield from self._embed_in_sequence(tokenized, layers, words)
-            return
-        size = batch_words or (4096 if self.device.type == "cpu" else 16_384)
-        for window in _windows(tokenized, size * _BATCHES_SORTED):
-            found: dict[int, Embedded] = {}
-            for rows in group_by_length([len(tokens) + 2 for tokens in window], size):
-                chosen = [window[row] for row in rows]
-                vectors, _ = self._run(chosen, layers, words, state=None)
-                found |= zip(rows, map(Embedded, chosen, vectors), strict=True)
-            for row in range(len(window)):
-                yield found.pop(row)
+            batches = in_sequence(tokenized, bilm, words, pick)
+        elif isinstance(bilm, StreamedBiLM):
+            batches = in_streams(tokenized, bilm, words, pick, max_words)
+        else:
+            batches = in_groups(tokenized, bilm, words, pick, max_words)
+        for some, vectors in batches:
+            yield from map(Embedded, some, vectors)
 
     def sentence_vectors(
         self,
@@ -212,8 +218,9 @@ class Embedder:
 
     def word_vectors(self, words: Sequence[str]) -> Float32[np.ndarray, "N d"]:
         """Return the vectors of words without context, x_k: half the width of layer 0."""
-        lookup = _WordVectors(self._fast(), self._encode_words, self.device)
-        return lookup(check_sentence(words, 0)).float().cpu().numpy()
+        table = WordTable(self._fast(), self._encode_words, self.device)
+        rows = table(check_sentence(words, 0))
+        return table.vectors[to_device(rows, self.device)].float().cpu().numpy()
 
     def encode(self, sentences: Iterable[str | Sentence]) -> TokenBatch:
         """Return the batch that `BiLM` and `Elmo` take."""
@@ -236,20 +243,22 @@ class Embedder:
             dtype=dtype,
         )
 
-    def _fast(self) -> BiLM | PackedBiLM:
-        """Return the biLM that computes: where it is of use, a packed twin of ours.
+    def _fast(self) -> BiLM | PackedBiLM | StreamedBiLM:
+        """Return the biLM that computes: where it is of use, a twin of ours.
 
         The twin is made when it is first needed, and again when a task has changed our weights.
         """
-        if not worth_packing(self.bilm) and self.precision != "int8":
+        if self.device.type == "cpu" and not worth_packing(self.bilm) and self.precision != "int8":
             return self.bilm
         weights = [(id(p), p._version) for p in self.bilm.parameters()]
-        if self._packed is None or self._packed[0] != weights:
-            self._packed = (
-                weights,
-                PackedBiLM(self.bilm, "int8" if self.precision == "int8" else "float"),
-            )
-        return self._packed[1]
+        if self._twin is None or self._twin[0] != weights:
+            self._twin = (weights, self._make_twin())
+        return self._twin[1]
+
+    def _make_twin(self) -> PackedBiLM | StreamedBiLM:
+        if self.device.type == "cuda":
+            return StreamedBiLM(self.bilm)
+        return PackedBiLM(self.bilm, "int8" if self.precision == "int8" else "float")
 
     def _tokenize(self, sentences: Iterable[str | Sentence]) -> Iterator[list[str]]:
         if isinstance(sentences, str):
@@ -257,12 +266,13 @@ class Embedder:
                 f"expected a list of sentences, got one string ({sentences[:40]!r}). "
                 "Put it in a list: elmo.embed([sentence])."
             )
+        split = None
         for i, sentence in enumerate(sentences):
-            yield (
-                self._tokenizer(sentence)
-                if isinstance(sentence, str)
-                else [*check_sentence(sentence, i)]
-            )
+            if isinstance(sentence, str):
+                split = split or self._get_tokenizer()  # only for those who need one
+                yield split(sentence)
+            else:
+                yield [*check_sentence(sentence, i)]
 
     def _check_layers(self, layers: Layers) -> None:
         names = ("all", "top", "average", *range(self.num_layers))
@@ -272,95 +282,6 @@ class Embedder:
                 f"got {layers!r}"
             )
 
-    def _embed_in_sequence(
-        self, sentences: Iterable[list[str]], layers: Layers, words: "_WordVectors"
-    ) -> Iterator[Embedded]:
-        state = None
-        for tokens in sentences:
-            [vectors], state = self._run([tokens], layers, words, state)
-            yield Embedded(tokens, vectors)
-
-    @torch.inference_mode()
-    def _run(
-        self,
-        sentences: Sequence[list[str]],
-        layers: Layers,
-        words: "_WordVectors",
-        state: BiLMState | None,
-    ) -> tuple[list[Float32[np.ndarray, "..."]], BiLMState]:
-        """Embed one batch."""
-        framed = [frame(tokens) for tokens in sentences]
-        lengths = torch.tensor([len(tokens) for tokens in framed])
-        x = torch.nn.utils.rnn.pad_sequence(
-            words(list(chain.from_iterable(framed))).split(lengths.tolist()), batch_first=True
-        )  # (B, T, d)
-        mask = torch.arange(x.shape[1]) < lengths[:, None]
-        with _evaluating(words.bilm):
-            output = words.bilm.contextualize(x, mask.to(self.device), state)
-        chosen = _choose(output.layers, layers).float().cpu().numpy()  # (B, J, T, D) or (B, T, D)
-        # Copies: a view of one sentence would keep the whole padded batch alive.
-        vectors = [
-            row[..., 1 : len(tokens) + 1, :].copy()
-            for row, tokens in zip(chosen, sentences, strict=True)
-        ]
-        return vectors, output.state
-
-
-@contextmanager
-def _evaluating(bilm: BiLM | PackedBiLM) -> Iterator[None]:
-    """Switch dropout off for a moment: a task may be training this very biLM."""
-    training = bilm.training
-    bilm.eval()
-    try:
-        yield
-    finally:
-        bilm.train(training)
-
-
-class _WordVectors:
-    """Token vectors, each distinct word encoded once as long as the table has room.
-
-    When the table is full it starts over: frequent words are back at once, and a hit costs
-    one look-up, with no order of use to keep.
-    """
-
-    def __init__(self, bilm: BiLM | PackedBiLM, encode: EncodeWords, device: torch.device) -> None:
-        self.bilm = bilm
-        self._encode = encode
-        self._device = device
-        self._row: dict[str, int] = {}
-        self._table = self._room_for(_CACHED_WORDS)
-
-    @torch.inference_mode()
-    def __call__(self, words: Sequence[str]) -> Float[Tensor, "N d"]:
-        distinct = dict.fromkeys(words)
-        if len(self._row.keys() | distinct.keys()) > _CACHED_WORDS:
-            self._row.clear()
-        new = [word for word in distinct if word not in self._row]
-        if new:
-            self._add(new)
-        return self._table[torch.tensor([self._row[word] for word in words], device=self._device)]
-
-    def _add(self, words: list[str]) -> None:
-        if len(words) > len(self._table):  # one batch alone has more words than the table
-            self._table = self._room_for(len(words))
-        # Words of like length together, so that few characters beyond the end of one are read.
-        for some in _chunks(sorted(words, key=len), _ENCODED_AT_ONCE[self._device.type]):
-            rows = range(len(self._row), len(self._row) + len(some))
-            ids = self._encode(some)
-            if self.bilm.config.vocab_size is None:
-                ids = trim(ids, max(width for width, _ in self.bilm.config.filters))
-            self._table[rows.start : rows.stop] = self.bilm.encode(ids.to(self._device))
-            self._row |= zip(some, rows, strict=True)
-
-    def _room_for(self, count: int) -> Float[Tensor, "N d"]:
-        return next(self.bilm.parameters()).new_empty(count, self.bilm.config.dim)
-
-
-def _chunks(words: list[str], size: int) -> Iterator[list[str]]:
-    for start in range(0, len(words), size):
-        yield words[start : start + size]
-
 
 def _choose(layers: Tensor, which: Layers) -> Tensor:
     if which == "all":
@@ -368,20 +289,6 @@ def _choose(layers: Tensor, which: Layers) -> Tensor:
     if which == "average":
         return layers.mean(dim=1)
     return layers[:, -1 if which == "top" else which]
-
-
-def _windows(sentences: Iterable[list[str]], max_words: int) -> Iterator[list[list[str]]]:
-    """Cut a stream of sentences into lists of about `max_words` words."""
-    window: list[list[str]] = []
-    count = 0
-    for tokens in sentences:
-        window.append(tokens)
-        count += len(tokens) + 2
-        if count >= max_words:
-            yield window
-            window, count = [], 0
-    if window:
-        yield window
 
 
 def find_device(device: Device) -> torch.device:

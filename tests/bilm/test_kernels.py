@@ -89,7 +89,7 @@ def gradients(
     monkeypatch.setattr(kernels, "usable", lambda x: fast)
     if DEVICE == "cpu":
         monkeypatch.setattr(
-            kernels, "compute_dtype", lambda: torch.bfloat16 if bf16 else torch.float32
+            kernels, "compute_dtype", lambda _: torch.bfloat16 if bf16 else torch.float32
         )
         for name in ("lstm", "characters", "softmax"):
             module = __import__(f"elmore.bilm.kernels.{name}", fromlist=["x"])

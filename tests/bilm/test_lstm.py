@@ -102,7 +102,7 @@ def test_blocks_of_the_input_product_do_not_show(monkeypatch: pytest.MonkeyPatch
     lstm = ProjectedLSTM(in_dim=5, dim=3, cell_dim=8)
     x = torch.randn(2, 7, 5)
     whole, _ = lstm(x, all_real(x))
-    monkeypatch.setattr(lstm_module, "_STEPS_AT_ONCE", 2)
+    monkeypatch.setattr(lstm_module, "_TOKENS_AT_ONCE", 4)
     torch.testing.assert_close(lstm(x, all_real(x))[0], whole)
 
 

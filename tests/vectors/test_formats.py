@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from elmore.errors import InputError
-from elmore.vectors.formats import VectorForm, VectorRow, read_vectors
+from elmore.vectors.parquet import read_vectors
 from elmore.vectors.parts import write_vectors
+from elmore.vectors.rows import VectorForm, VectorRow
 
 TOKENS = [["He", "sat"], [], ["\u00e9"], ["He", "sat"]]
 

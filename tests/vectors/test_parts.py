@@ -4,13 +4,15 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
 from elmore.errors import InputError
 from elmore.vectors import parts
-from elmore.vectors.formats import VectorForm, VectorRow, read_vectors
+from elmore.vectors.parquet import ParquetWriter, read_vectors
 from elmore.vectors.parts import write_vectors
+from elmore.vectors.rows import VectorForm, VectorRow
 
 FORM = VectorForm(2, 3, "float32")
 ROWS = [
@@ -37,27 +39,41 @@ def until(stop: int, error: type[BaseException]) -> parts.RowsFrom:
     return rows
 
 
+def vectors_in(path: Path) -> dict[int, np.ndarray]:
+    if path.suffix == ".parquet":
+        return {row.id: row.vectors for row in read_vectors(path)}
+    if path.suffix == ".npz":
+        with np.load(path) as file:
+            return {int(name): file[name] for name in file if name.isdigit()}
+    with h5py.File(path) as file:
+        index = json.loads(file["sentence_to_index"][0])
+        assert index == {" ".join(["word"] * n): str(46 + (n + 2) % 4) for n in range(4)}
+        return {int(name): data[...] for name, data in file.items() if name.isdigit()}
+
+
 def assert_complete(path: Path) -> None:
-    found = list(read_vectors(path))
-    assert [row.id for row in found] == list(range(50))
-    for row, expected in zip(found, ROWS, strict=True):
-        np.testing.assert_array_equal(row.vectors, expected.vectors)
+    found = vectors_in(path)
+    assert sorted(found) == list(range(50))
+    for i, expected in enumerate(ROWS):
+        np.testing.assert_array_equal(found[i], expected.vectors)
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "h5", "npz"])
 @pytest.mark.parametrize("seconds", [0.0, 1000.0])
-def test_parts_are_joined_and_gone(tmp_path: Path, seconds: float) -> None:
-    path = tmp_path / "v.parquet"
+def test_parts_are_joined_and_gone(tmp_path: Path, seconds: float, suffix: str) -> None:
+    path = tmp_path / f"v.{suffix}"
     assert write_vectors(path, all_rows, FORM, seconds_per_part=seconds) == 50
     assert_complete(path)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 @pytest.mark.parametrize("seconds", [0.0, 1000.0])
+@pytest.mark.parametrize("suffix", ["parquet", "h5", "npz"])
 def test_an_interrupted_run_goes_on_where_it_was(
-    tmp_path: Path, error: type[BaseException], seconds: float
+    tmp_path: Path, error: type[BaseException], seconds: float, suffix: str
 ) -> None:
-    path = tmp_path / "v.parquet"
+    path = tmp_path / f"v.{suffix}"
     starts: list[int] = []
 
     def rest(start: int) -> Iterator[VectorRow]:
@@ -73,13 +89,15 @@ def test_an_interrupted_run_goes_on_where_it_was(
     assert_complete(path)
 
 
-def test_a_killed_run_leaves_only_complete_parts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", ["parquet", "h5", "npz"])
+def test_a_killed_run_leaves_only_complete_parts(tmp_path: Path, suffix: str) -> None:
     """A part that was being written when the process died is written again."""
-    path = tmp_path / "v.parquet"
+    path = tmp_path / f"v.{suffix}"
     with pytest.raises(KeyboardInterrupt):
         write_vectors(path, until(30, KeyboardInterrupt), FORM, seconds_per_part=0.0)
-    folder = tmp_path / "v.parquet.parts"
+    folder = tmp_path / f"v.{suffix}.parts"
     (folder / "000099.tmp").write_bytes(b"half a part")
+    (folder / f"000001.{suffix}").write_bytes(b"half a part")  # by a disk that lost its power
     write_vectors(path, all_rows, FORM, resume=True)
     assert_complete(path)
 
@@ -112,20 +130,20 @@ def test_a_full_disk_leaves_the_parts_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "v.parquet"
-    real, written = parts.to_table, []
+    real, written = ParquetWriter.write, []
 
-    def full_after_three(*args: object) -> object:
+    def full_after_three(self: ParquetWriter, rows: list[VectorRow]) -> None:
         written.append(1)
         if len(written) > 3:
             raise OSError(28, "No space left on device")
-        return real(*args)  # type: ignore[arg-type]
+        real(self, rows)
 
-    monkeypatch.setattr(parts, "to_table", full_after_three)
+    monkeypatch.setattr(ParquetWriter, "write", full_after_three)
     with pytest.raises(OSError, match="No space left"):
         write_vectors(path, all_rows, FORM, seconds_per_part=0.0)
     assert not path.exists()
     assert not list(tmp_path.rglob("*.tmp"))
-    monkeypatch.setattr(parts, "to_table", real)
+    monkeypatch.setattr(ParquetWriter, "write", real)
     write_vectors(path, all_rows, FORM, resume=True)
     assert_complete(path)
 

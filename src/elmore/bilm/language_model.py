@@ -92,7 +92,7 @@ def _run_fast(
         words = order.argsort()[words]
     else:
         vectors = bilm.encode(distinct)
-    x = functional.embedding(words, vectors.to(kernels.compute_dtype()))  # (2, T, B, D)
+    x = functional.embedding(words, vectors.to(kernels.compute_dtype(vectors)))  # (2, T, B, D)
     L = bilm.config.num_layers
     before: Sequence[LSTMState | None] = state or [None] * (2 * L)
     ahead_state, behind_state = [], []

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-_STEPS_AT_ONCE = 128
+_TOKENS_AT_ONCE = 4096  # whose gates, 4H values each, are in memory together
 
 
 class LSTMState(NamedTuple):
@@ -96,7 +96,7 @@ class ProjectedLSTM(nn.Module):
         It needs no recurrence, so it is one product for many tokens; not for all, or a very long
         sentence would need memory for 4H values a token.
         """
-        for some in x.split(_STEPS_AT_ONCE, dim=1):
+        for some in x.split(max(1, _TOKENS_AT_ONCE // max(1, len(x))), dim=1):
             yield from self.input(some).unbind(dim=1)
 
     def zero_state(self, x: Float[Tensor, "B T I"]) -> LSTMState:

@@ -51,8 +51,9 @@ def embed(
     from elmore.cli.progress import with_progress
     from elmore.errors import InputError
     from elmore.text.lines import read_lines
-    from elmore.vectors.formats import VectorForm, VectorRow, writer_for
+    from elmore.vectors.formats import writer_for
     from elmore.vectors.parts import write_vectors
+    from elmore.vectors.rows import VectorForm, VectorRow
 
     if resume and carry_state:
         raise InputError("--resume does not go with --carry-state: the state was not kept")
@@ -67,7 +68,7 @@ def embed(
     def rows_from(start: int) -> Iterator[VectorRow]:
         nonlocal words
         lines = islice(read_lines(text, replace_invalid=replace_invalid), start, None)
-        stream = embedder.stream(lines, layers=layers, carry_state=carry_state)
+        stream = embedder.stream(lines, layers=layers, carry_state=carry_state, dtype=dtype)
         rows = enumerate(with_progress(stream, "sentences embedded"), start)
         for number, (tokens, vectors) in rows:
             words += len(tokens)

@@ -1,33 +1,28 @@
 """A long run to one file, in parts, so that a killed run can go on where it was.
 
 Parts are complete once they have their name; each begins with the row after the last one's end.
+They have the format of the whole, so a run that is done in one part only moves it.
 
-    vectors.parquet.parts/  run.json  000000.parquet  000001.parquet   ->   vectors.parquet
+    vectors.h5.parts/  run.json  000000.h5  000001.h5   ->   vectors.h5
 """
 
 import json
 import shutil
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from elmore.atomic import atomic_file, refuse_existing
 from elmore.errors import InputError
-from elmore.vectors.formats import (
-    ParquetWriter,
-    VectorForm,
-    VectorRow,
-    read_tables,
-    to_table,
-    writer_for,
-)
+from elmore.vectors.formats import Writer, writer_for
+from elmore.vectors.rows import VectorForm, VectorRow
 
 SECONDS_PER_PART = 30.0
 _GROUP_SIZE = 4096  # words, plus one a sentence
+_GROUPS_WAITING = 16  # to be written, while more are computed
 
 RowsFrom = Callable[[int], Iterator[VectorRow]]
 """All rows but the first so many, which earlier parts hold."""
@@ -67,7 +62,7 @@ def write_vectors(
             parts.remove()
         raise
     count = parts.num_rows()
-    _join(parts.files(), path, form)
+    parts.join(path, form)
     parts.remove()
     return count
 
@@ -76,6 +71,8 @@ class _Parts:
     """The folder of a run that is not complete."""
 
     def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+        self._format = writer_for(path)
+        self._suffix = path.suffix
         self._folder = path.with_name(f"{path.name}.parts")
         self._record = self._folder / "run.json"
         self._settings = dict(settings)
@@ -114,42 +111,60 @@ class _Parts:
         sound = True
         for file in self.files():
             try:
-                pq.read_metadata(file)
-            except pa.ArrowInvalid:
+                self._format.count(file)
+            except OSError:
                 sound = False
             if not sound:
                 file.unlink()
 
     def files(self) -> list[Path]:
         """Return the complete parts, in order."""
-        return sorted(self._folder.glob("[0-9]*.parquet"))
+        return sorted(self._folder.glob(f"[0-9]*{self._suffix}"))
 
     def num_rows(self) -> int:
         """Count the rows that are safe."""
-        return sum(pq.read_metadata(file).num_rows for file in self.files())
+        return sum(self._format.count(file) for file in self.files())
 
     def write_one(self, rows: Iterator[VectorRow], form: VectorForm, seconds: float) -> bool:
         """Write rows for some seconds, or to their end; return whether there were any."""
-        path = self._folder / f"{len(self.files()):06}.parquet"
+        path = self._folder / f"{len(self.files()):06}{self._suffix}"
         temporary = path.with_suffix(".tmp")
         deadline = time.monotonic() + seconds
-        writer = ParquetWriter(temporary, form)
-        any_written = False
+        groups = _groups(rows)
+        writer = None
         try:
-            for group in _groups(rows):
-                writer.write(to_table(group, form))
-                any_written = True
+            for group in groups:
+                writer = writer or _Behind(self._format(temporary, form))
+                writer.write(group)
                 if time.monotonic() >= deadline:
                     break
-        except OSError:  # a disk that is full: what is in the file can't be trusted
-            temporary.unlink()
-            raise
         finally:
             # Also on an interruption: what has been written until then is complete.
-            if temporary.exists():
+            if writer is not None:
+                self._keep(writer, temporary, path)
+        return writer is not None
+
+    def _keep(self, writer: "_Behind", temporary: Path, path: Path) -> None:
+        try:
+            writer.close()
+        except OSError:  # a disk that is full: what is in the file can't be trusted
+            temporary.unlink(missing_ok=True)
+            raise
+        temporary.replace(path)
+
+    def join(self, path: Path, form: VectorForm) -> None:
+        """Make one file of the parts."""
+        files = self.files()
+        if len(files) == 1:
+            files[0].replace(path)
+            return
+        with atomic_file(path) as temporary:
+            writer = self._format(temporary, form)
+            try:
+                for file in files:
+                    writer.append(file)
+            finally:
                 writer.close()
-                temporary.replace(path) if any_written else temporary.unlink()
-        return any_written
 
     def remove(self) -> None:
         """Forget the run."""
@@ -170,17 +185,25 @@ def _groups(rows: Iterator[VectorRow]) -> Iterator[list[VectorRow]]:
         yield group
 
 
-def _join(parts: list[Path], path: Path, form: VectorForm) -> None:
-    """Make one file of the parts, in the format of its suffix."""
-    kind = writer_for(path)
-    if kind is ParquetWriter and len(parts) == 1:
-        parts[0].replace(path)
-        return
-    with atomic_file(path) as temporary:
-        writer = kind(temporary, form)
+class _Behind:
+    """A writer that works in a thread of its own, so that nobody waits for the disk."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._thread = ThreadPoolExecutor(1)
+        self._waiting: deque[Future[None]] = deque()
+
+    def write(self, group: list[VectorRow]) -> None:
+        """Add some rows, sooner or later."""
+        self._waiting.append(self._thread.submit(self._writer.write, group))
+        if len(self._waiting) > _GROUPS_WAITING:
+            self._waiting.popleft().result()
+
+    def close(self) -> None:
+        """Write what is waiting and finish the file."""
         try:
-            for part in parts:
-                for table in read_tables(part):
-                    writer.write(table)
+            for done in self._waiting:
+                done.result()
         finally:
-            writer.close()
+            self._thread.shutdown()
+            self._writer.close()

@@ -1,7 +1,8 @@
-"""Fast paths of a training step on a CUDA device, each equal to a reference in elmore.bilm.
+"""Fast paths on a CUDA device, each equal to a reference in elmore.bilm.
 
 Matrices are multiplied in the type that `torch.autocast` asks for, bfloat16 in training, and
-summed in float32; parameters, their gradients, cell states and losses stay in float32.
+summed in float32; parameters, their gradients, cell states and losses stay in float32. Without
+autocast the type is that of the parameters, float32 or bfloat16 in inference.
 """
 
 from functools import cache
@@ -16,11 +17,11 @@ def usable(x: Tensor) -> bool:
     return x.is_cuda and _has_triton()
 
 
-def compute_dtype() -> torch.dtype:
-    """Return the type in which matrices are multiplied."""
+def compute_dtype(weight: Tensor) -> torch.dtype:
+    """Return the type in which a matrix of weights is multiplied."""
     if torch.is_autocast_enabled("cuda"):
         return torch.get_autocast_dtype("cuda")
-    return torch.float32
+    return weight.dtype
 
 
 def multiply(a: Tensor, b: Tensor, out: Tensor) -> None:

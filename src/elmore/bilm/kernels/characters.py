@@ -45,7 +45,7 @@ def encode(encoder: CharEncoder, ids: Int[Tensor, "N C"]) -> Float[Tensor, "N D"
     )  # (F, K)
     widths_there = _on_device(widths, ids.device)
     pooled = _Pooled.apply(
-        ids, encoder.embed.weight, filters, torch.cat(biases), widths_there, compute_dtype()
+        ids, encoder.embed.weight, filters, torch.cat(biases), widths_there, compute_dtype(filters)
     )
     return encoder.project(encoder.highways(encoder.activation(pooled)))
 
@@ -118,18 +118,16 @@ class _Pooled(torch.autograd.Function):
 
 
 @triton.jit
-def _windows(
-    x, words, place, N, C: tl.constexpr, E: tl.constexpr, K: tl.constexpr, BLOCK_K: tl.constexpr
-):
+def _windows(x, words, place, N, C, E: tl.constexpr, K: tl.constexpr, BLOCK_K: tl.constexpr):
     """The windows of some words that begin at one place; what lies beyond a word is 0."""
     k = tl.arange(0, BLOCK_K)[None, :]
     mask = (words[:, None] < N) & (k < K) & (k < (C - place) * E)
     return tl.load(x + (words[:, None].to(tl.int64) * C + place) * E + k, mask, 0)
 
 
-@triton.jit(do_not_specialize=["N"])
+@triton.jit(do_not_specialize=["N", "C"])
 def _convolve(
-    x, filters, bias, widths, ends, pooled, where, N, C: tl.constexpr, E: tl.constexpr,
+    x, filters, bias, widths, ends, pooled, where, N, C, E: tl.constexpr,
     F: tl.constexpr, K: tl.constexpr, BLOCK_K: tl.constexpr,
     WORDS: tl.constexpr, FILTERS: tl.constexpr,
 ):  # fmt: skip

@@ -33,7 +33,7 @@ from torch.nn import functional
 from elmore.bilm.kernels import compute_dtype, multiply
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 
-_ROWS, _COLUMNS = 32, 64  # of the tile of a matrix that one program of a kernel handles
+TILE_ROWS, TILE_COLUMNS = 32, 64  # of the tile of a matrix that one program of a kernel handles
 _BACK_ROWS, _BACK_COLUMNS = 8, 64  # where more values of a tile live at once
 
 
@@ -64,7 +64,7 @@ def run_layer(
     clips = [c if c is not None else float("inf") for c in (ahead.cell_clip, ahead.projection_clip)]
     # One row more, for the token after the last, which is none of ours.
     keep = functional.pad(continues.float(), (0, 0, 0, 1), value=1.0)  # (2, T + 1, B)
-    out, cell = _Layer.apply(x, h, c, keep, *clips, compute_dtype(), *weights)
+    out, cell = _Layer.apply(x, h, c, keep, *clips, compute_dtype(ahead.input.weight), *weights)
     after = zip(out[:, -1].float().detach(), cell, strict=True)
     return out, *(LSTMState(h, c) for h, c in after)
 
@@ -84,7 +84,7 @@ class _Layer(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         _, T, B, D = x.shape
         H = c.shape[-1]
-        S = _parts(H)
+        S = parts_of(H)
         make = partial(torch.empty, device=x.device)
         w = make(2, 4 * H, 2 * D, dtype=dtype)
         p = make(2, D, H, dtype=dtype)
@@ -102,18 +102,18 @@ class _Layer(torch.autograd.Function):
         cell[:, 0] = c
         m = make(2 * S, T, B, H // S, dtype=dtype)
         h_parts = make(2 * S, B, D, dtype=torch.float32)
-        tiles = (triton.cdiv(B, _ROWS), triton.cdiv(H, _COLUMNS), 2)
-        small_tiles = (triton.cdiv(B, _ROWS), triton.cdiv(D, _COLUMNS), 2)
+        tiles = (triton.cdiv(B, TILE_ROWS), triton.cdiv(H, TILE_COLUMNS), 2)
+        small_tiles = (triton.cdiv(B, TILE_ROWS), triton.cdiv(D, TILE_COLUMNS), 2)
         for t in range(T):
             multiply(xh[:, t], w.mT, pre[:, t])
             _gates[tiles](
                 pre[:, t], bias, cell[:, t], keep[:, t], m[:, t], cell_clip,
-                B, H, T, S, _ROWS, _COLUMNS,
+                B, H, T, S, TILE_ROWS, TILE_COLUMNS,
             )  # fmt: skip
             multiply(m[:, t], p_parts, h_parts)
             _project[small_tiles](
                 h_parts, out[:, t], xh[:, t + 1], keep[:, t + 1], projection_clip,
-                B, D, T, S, _ROWS, _COLUMNS,
+                B, D, T, S, TILE_ROWS, TILE_COLUMNS,
             )  # fmt: skip
         ctx.save_for_backward(xh, out, pre, cell, keep, m, w, p, bias)
         ctx.clips = cell_clip, projection_clip
@@ -136,7 +136,7 @@ class _Layer(torch.autograd.Function):
         tiles_a_program = max(1, min(8, B * H // 2**17))  # measured on an H200
         row_tiles = triton.cdiv(B, _BACK_ROWS * tiles_a_program)
         tiles = (row_tiles, triton.cdiv(H, _BACK_COLUMNS), 2)
-        small_tiles = (triton.cdiv(B, _ROWS), triton.cdiv(2 * D, _COLUMNS), 2)
+        small_tiles = (triton.cdiv(B, TILE_ROWS), triton.cdiv(2 * D, TILE_COLUMNS), 2)
         d_bias = torch.zeros(row_tiles, 2, 4 * H, device=xh.device)
         w_gates = w.view(8, H, 2 * D)
         d_out = d_out.contiguous()
@@ -144,7 +144,7 @@ class _Layer(torch.autograd.Function):
             # The gradient of token t + 1's [x; h] is complete: its x is done, its h is ours.
             _unproject[small_tiles](
                 d_xh_parts, d_out, out, keep, d_x, d_h, t, projection_clip,
-                B, D, T, _ROWS, _COLUMNS,
+                B, D, T, TILE_ROWS, TILE_COLUMNS,
             )  # fmt: skip
             if t < 0:
                 break
@@ -168,21 +168,23 @@ class _Layer(torch.autograd.Function):
         return d_x, None, None, None, None, None, None, *grads
 
 
-def _parts(cell_dim: int) -> int:
+def parts_of(cell_dim: int) -> int:
+    """Return into how many parts the sum of a projection is cut."""
     # A tile of the kernels must not reach over two parts.
-    return 4 if cell_dim % (4 * _COLUMNS) == 0 else 1
+    return 4 if cell_dim % (4 * TILE_COLUMNS) == 0 else 1
 
 
 # Sizes are constants of the compiled kernels: they stay the same through a whole training.
 
 
 @triton.jit
-def _tanh(x):
+def tanh(x):
+    """Tanh, from what the device is fast at."""
     return 2 * tl.sigmoid(2 * x) - 1
 
 
 @triton.jit
-def _tile(B, H, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def own_tile(B, H, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """Rows, columns and mask of this program's tile of a (B, H) matrix."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
@@ -190,14 +192,15 @@ def _tile(B, H, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
-def _read_gates(pre, bias, row, column, mask, H: tl.constexpr):
+def read_gates(pre, bias, row, column, mask, H: tl.constexpr):
+    """The gates i, f, g, o of a tile."""
     at = row * 4 * H + column
     some = column < H
     i = tl.load(pre + at, mask, 0).to(tl.float32) + tl.load(bias + column, some, 0)
     f = tl.load(pre + at + H, mask, 0).to(tl.float32) + tl.load(bias + H + column, some, 0)
     g = tl.load(pre + at + 2 * H, mask, 0).to(tl.float32) + tl.load(bias + 2 * H + column, some, 0)
     o = tl.load(pre + at + 3 * H, mask, 0).to(tl.float32) + tl.load(bias + 3 * H + column, some, 0)
-    return tl.sigmoid(i), tl.sigmoid(f), _tanh(g), tl.sigmoid(o)
+    return tl.sigmoid(i), tl.sigmoid(f), tanh(g), tl.sigmoid(o)
 
 
 @triton.jit
@@ -208,8 +211,8 @@ def _gates(
 ):  # fmt: skip
     """One token's new cell clip(f c + i g), and what is projected, o tanh(c)."""
     d = tl.program_id(2).to(tl.int64)
-    row, column, mask = _tile(B, H, ROWS, COLUMNS)
-    i, f, g, o = _read_gates(pre + d * T * B * 4 * H, bias + d * 4 * H, row, column, mask, H)
+    row, column, mask = own_tile(B, H, ROWS, COLUMNS)
+    i, f, g, o = read_gates(pre + d * T * B * 4 * H, bias + d * 4 * H, row, column, mask, H)
     here = cell + d * (T + 1) * B * H + row * H + column
     kept = tl.load(keep + d * (T + 1) * B + row, row < B, 0)
     c = f * kept * tl.load(here, mask, 0) + i * g
@@ -218,7 +221,7 @@ def _gates(
     part: tl.constexpr = H // S
     s = tl.program_id(1) * COLUMNS // part
     at = ((d * S + s) * T * B + row) * part + column - s * part
-    tl.store(m + at, (o * _tanh(c)).to(m.dtype.element_ty), mask)
+    tl.store(m + at, (o * tanh(c)).to(m.dtype.element_ty), mask)
 
 
 @triton.jit
@@ -229,7 +232,7 @@ def _project(
 ):  # fmt: skip
     """Output clip(sum of the parts), put beside the next token's x if that one goes on from it."""
     d = tl.program_id(2).to(tl.int64)
-    row, column, mask = _tile(B, D, ROWS, COLUMNS)
+    row, column, mask = own_tile(B, D, ROWS, COLUMNS)
     h = tl.zeros((ROWS, COLUMNS), tl.float32)
     for s in tl.static_range(S):
         h += tl.load(parts + ((d * S + s) * B + row) * D + column, mask, 0)
@@ -265,7 +268,7 @@ def _ungates(
     for tile in range(TILES):
         row = (tl.program_id(0) * TILES + tile) * ROWS + tl.arange(0, ROWS)[:, None].to(tl.int64)
         mask = (row < B) & (column < H)
-        i, f, g, o = _read_gates(pre, bias, row, column, mask, H)
+        i, f, g, o = read_gates(pre, bias, row, column, mask, H)
         kept = tl.load(keep + row, row < B, 0)
         before = kept * tl.load(cell + row * H + column, mask, 0)
         at = (d * B + row) * H + column
@@ -273,7 +276,7 @@ def _ungates(
         dm = tl.load(d_m + at, mask, 0).to(tl.float32)
         dc = tl.load(d_cell + at, mask, 0)
         c = f * before + i * g
-        tanh_c = _tanh(tl.minimum(tl.maximum(c, -clip), clip))
+        tanh_c = tanh(tl.minimum(tl.maximum(c, -clip), clip))
         dc += dm * o * (1 - tanh_c * tanh_c)
         dc = tl.where((c >= -clip) & (c <= clip), dc, 0)
         tl.store(d_cell + at, dc * f * kept, mask)
@@ -310,7 +313,7 @@ def _unproject(
 ):  # fmt: skip
     """Gradient of token t's h before the clip, and of token t + 1's x."""
     d = tl.program_id(2).to(tl.int64)
-    row, column, mask = _tile(B, 2 * D, ROWS, COLUMNS)
+    row, column, mask = own_tile(B, 2 * D, ROWS, COLUMNS)
     grad = tl.zeros((ROWS, COLUMNS), tl.float32)
     for s in tl.static_range(4):
         grad += tl.load(parts + ((d * 4 + s) * B + row) * 2 * D + column, mask, 0)

@@ -36,7 +36,7 @@ def sampled_nll(
 ) -> Float[Tensor, " M"]:
     """-log p of each target among itself and the sampled words (Jean et al., 2015)."""
     return _SampledNLL.apply(
-        h.to(compute_dtype()).contiguous(), targets, weight, bias, sampled, log_counts
+        h.to(compute_dtype(weight)).contiguous(), targets, weight, bias, sampled, log_counts
     )
 
 

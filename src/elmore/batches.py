@@ -1,0 +1,167 @@
+"""Tokenized sentences to vectors, batch by batch: how depends on where the biLM is.
+
+B sentences, J layers, T tokens, W words of a sentence, N words of a batch, D dim.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from itertools import accumulate, chain, pairwise
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from elmore.bilm.model import BiLM, BiLMState
+from elmore.bilm.packed import PackedBiLM
+from elmore.bilm.streams import StreamedBiLM, pack
+from elmore.bilm.word_table import WordTable
+from elmore.text.sentences import BOS_WORD, EOS_WORD, frame, group_by_length
+from elmore.transfer import Fetcher, to_device
+
+Batch = tuple[Sequence[list[str]], Iterable[Float[np.ndarray, "..."]]]
+"""Some sentences, and the vectors of each: (J, W, D), or (W, D) for one layer."""
+
+Twin = BiLM | PackedBiLM | StreamedBiLM
+
+Pick = Callable[[Float[Tensor, "B J T D"]], Tensor]
+"""All layers to those that are wanted, (B, J, T, D) or (B, T, D), in the type that is wanted."""
+
+_BATCHES_SORTED = 8  # sentences of so many batches are sorted by length together
+_BATCHES_AHEAD = 2  # on which a GPU works while the caller has the one before
+
+
+def in_sequence(
+    sentences: Iterable[list[str]], bilm: Twin, words: WordTable, pick: Pick
+) -> Iterator[Batch]:
+    """Embed one sentence after the other, each from the state that the one before left."""
+    state = None
+    for tokens in sentences:
+        vectors, state = _run([tokens], bilm, words, pick, state)
+        yield [tokens], vectors
+
+
+def in_groups(
+    sentences: Iterable[list[str]],
+    bilm: Twin,
+    words: WordTable,
+    pick: Pick,
+    max_words: int,
+) -> Iterator[Batch]:
+    """Embed sentences of like length together, so that there is little padding."""
+    for window in _windows(sentences, max_words * _BATCHES_SORTED):
+        found: dict[int, np.ndarray] = {}
+        for rows in group_by_length([len(tokens) + 2 for tokens in window], max_words):
+            vectors, _ = _run([window[row] for row in rows], bilm, words, pick, None)
+            found |= zip(rows, vectors, strict=True)
+        # One by one, so that what the caller has dropped is gone.
+        yield window, (found.pop(row) for row in range(len(window)))
+
+
+@torch.inference_mode()
+def _run(
+    sentences: Sequence[list[str]],
+    bilm: Twin,
+    words: WordTable,
+    pick: Pick,
+    state: BiLMState | None,
+) -> tuple[list[Float[np.ndarray, "..."]], BiLMState]:
+    """Embed one padded batch."""
+    framed = [frame(tokens) for tokens in sentences]
+    lengths = torch.tensor([len(tokens) for tokens in framed])
+    rows = to_device(words(list(chain.from_iterable(framed))), words.vectors.device)
+    x = torch.nn.utils.rnn.pad_sequence(
+        words.vectors[rows].split(lengths.tolist()), batch_first=True
+    )  # (B, T, D)
+    mask = torch.arange(x.shape[1]) < lengths[:, None]
+    with _evaluating(bilm):
+        output = bilm.contextualize(x, mask.to(x.device), state)
+    picked = pick(output.layers).cpu().numpy()  # (B, J, T, D) or (B, T, D)
+    # Copies: a view of one sentence would keep the whole padded batch alive.
+    vectors = [
+        row[..., 1 : len(tokens) + 1, :].copy()
+        for row, tokens in zip(picked, sentences, strict=True)
+    ]
+    return vectors, output.state
+
+
+def in_streams(
+    sentences: Iterable[list[str]],
+    bilm: StreamedBiLM,
+    words: WordTable,
+    pick: Pick,
+    max_words: int,
+) -> Iterator[Batch]:
+    """Embed sentences in streams, and prepare a batch while the ones before it are computed."""
+    ahead: deque[tuple[list[list[str]], Sequence[int], Future[np.ndarray]]] = deque()
+    with Fetcher() as fetcher:
+        for window in _windows(sentences, max_words):
+            vectors = _run_streams(window, bilm, words, pick)
+            ahead.append((window, vectors.shape, fetcher.start(vectors)))
+            if len(ahead) > _BATCHES_AHEAD:
+                yield _finish(*ahead.popleft())
+        while ahead:
+            yield _finish(*ahead.popleft())
+
+
+@torch.inference_mode()
+def _run_streams(
+    sentences: list[list[str]], bilm: StreamedBiLM, words: WordTable, pick: Pick
+) -> Float[Tensor, "*J N D"]:
+    """Return the vectors of all words, a sentence after the other, whatever the shape says."""
+    lengths = [len(tokens) for tokens in sentences]
+    bos, eos, *_ = rows = words([BOS_WORD, EOS_WORD, *chain.from_iterable(sentences)])
+    streams = pack(rows[2:], lengths, bos=int(bos), eos=int(eos))
+    with _evaluating(bilm):
+        layers = bilm(words.vectors, rows[2:], streams)  # (J, N, D)
+    return by_sentence(pick(layers[None])[0], lengths)
+
+
+def by_sentence(layers: Float[Tensor, "*J N D"], lengths: Sequence[int]) -> Float[Tensor, "*J N D"]:
+    """Put all layers of a sentence before those of the next: [a b c; A B C] -> [a b A; B c C]."""
+    *several, N, D = layers.shape
+    J = math.prod(several)
+    n = to_device(np.array(lengths), layers.device)
+    sentence = torch.arange(len(n), device=n.device).repeat_interleave(J * n, output_size=J * N)
+    first = (n.cumsum(0) - n)[sentence]
+    inside = torch.arange(J * N, device=n.device) - J * first
+    j, word = inside // n[sentence], inside % n[sentence]
+    return layers.reshape(J * N, D)[j * N + first + word].view_as(layers)
+
+
+def _finish(
+    sentences: list[list[str]], shape: Sequence[int], copied: "Future[np.ndarray]"
+) -> Batch:
+    *several, _, D = shape
+    J = math.prod(several)
+    rows = copied.result().reshape(-1, D)
+    bounds = pairwise(accumulate(map(len, sentences), initial=0))
+    return sentences, (rows[J * a : J * b].reshape(*several, b - a, D) for a, b in bounds)
+
+
+def _windows(sentences: Iterable[list[str]], max_words: int) -> Iterator[list[list[str]]]:
+    """Cut a stream of sentences into lists of about `max_words` words."""
+    window: list[list[str]] = []
+    count = 0
+    for tokens in sentences:
+        window.append(tokens)
+        count += len(tokens) + 2
+        if count >= max_words:
+            yield window
+            window, count = [], 0
+    if window:
+        yield window
+
+
+@contextmanager
+def _evaluating(bilm: nn.Module) -> Iterator[None]:
+    """Switch dropout off for a moment: a task may be training this very biLM."""
+    training = bilm.training
+    bilm.eval()
+    try:
+        yield
+    finally:
+        bilm.train(training)

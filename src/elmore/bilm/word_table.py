@@ -1,0 +1,89 @@
+"""Words to token vectors, each distinct word encoded once as long as the table has room.
+
+N words, D dim.
+"""
+
+from collections.abc import Sequence
+from itertools import islice
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from elmore.bilm.model import BiLM
+from elmore.bilm.packed import PackedBiLM
+from elmore.bilm.streams import StreamedBiLM
+from elmore.bilm.token_encoder import trim
+from elmore.text.sentences import EncodeWords
+from elmore.transfer import to_device
+
+_WORDS = {"cpu": 32_768, "cuda": 131_072}  # a GPU is through with them four times as soon
+_ENCODED_AT_ONCE = {
+    "cpu": 128,
+    "cuda": 4096,
+}  # the filters need 8 kB a character at the paper's size
+
+
+class WordTable:
+    """A table of token vectors, and which word is in which row.
+
+    When it is full it starts over: frequent words are back at once, and a hit costs one look-up,
+    with no order of use to keep.
+
+    Args:
+        bilm: What encodes the words.
+        encode: Words to ids.
+        device: Where the biLM is.
+    """
+
+    def __init__(
+        self, bilm: BiLM | PackedBiLM | StreamedBiLM, encode: EncodeWords, device: torch.device
+    ) -> None:
+        self._bilm = bilm
+        self._encode = encode
+        self._device = device
+        self._rows = _Rows()
+        self._num_encoded = 0
+        self._size = _WORDS[device.type]
+        self.vectors = self._room_for(self._size)
+
+    @torch.inference_mode()
+    def __call__(self, words: Sequence[str]) -> Int[np.ndarray, " N"]:
+        """Return the row of each word."""
+        rows = self._rows.of(words)
+        if len(self._rows) > self._size:
+            self._rows.clear()
+            self._num_encoded = 0
+            rows = self._rows.of(words)
+            if len(self._rows) > len(self.vectors):  # these words alone are more than the table
+                self.vectors = self._room_for(len(self._rows))
+        self._fill()
+        return rows
+
+    def _fill(self) -> None:
+        """Encode the words that have a row since the last time."""
+        # Words of like length together, so that few characters beyond the end of one are read.
+        new = sorted(islice(self._rows, self._num_encoded, None), key=len)
+        for start in range(0, len(new), _ENCODED_AT_ONCE[self._device.type]):
+            some = new[start : start + _ENCODED_AT_ONCE[self._device.type]]
+            ids = self._encode(some)
+            if self._bilm.config.vocab_size is None:
+                ids = trim(ids, max(width for width, _ in self._bilm.config.filters))
+            rows = to_device(self._rows.of(some), self._device)
+            self.vectors[rows] = self._bilm.encode(to_device(ids, self._device))
+        self._num_encoded = len(self._rows)
+
+    def _room_for(self, count: int) -> Float[Tensor, "N D"]:
+        return next(self._bilm.parameters()).new_empty(count, self._bilm.config.dim)
+
+
+class _Rows(dict[str, int]):
+    """The row of each word; a new word gets the next one as soon as it is looked up."""
+
+    def of(self, words: Sequence[str]) -> Int[np.ndarray, " N"]:
+        return np.fromiter(map(self.__getitem__, words), np.int64, len(words))
+
+    def __missing__(self, word: str) -> int:
+        self[word] = row = len(self)
+        return row
