@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import elmore
-from elmore import embedder as embedder_module
+from elmore.bilm import word_cache
 from elmore.bilm.model import BiLM
 from elmore.embedder import Embedder
 from elmore.errors import InputError
@@ -94,7 +94,7 @@ def test_a_full_cache_starts_over_and_changes_nothing(
 ) -> None:
     sentences = many_sentences(50)
     expected = embedder.embed(sentences)
-    monkeypatch.setattr(embedder_module, "_CACHED_WORDS", 10)
+    monkeypatch.setattr(word_cache, "_CACHED_WORDS", 10)
     for a, b in zip(embedder.embed(sentences, batch_words=64), expected, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
 

@@ -18,9 +18,9 @@ from jaxtyping import Float, Float32
 from torch import Tensor
 
 from elmore.atomic import refuse_existing
-from elmore.bilm.model import BiLM, BiLMState
+from elmore.bilm.model import BiLM, BiLMOutput, BiLMState
 from elmore.bilm.packed import PackedBiLM, can_pack, worth_packing
-from elmore.bilm.token_encoder import trim
+from elmore.bilm.word_cache import WordCache
 from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.pretrained import read_pretrained
 from elmore.errors import InputError
@@ -45,11 +45,6 @@ Precision = Literal["fp32", "bf16", "int8"]
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.float32}
 _BATCHES_SORTED = 8  # sentences of so many batches are sorted by length together
-_CACHED_WORDS = 32_768
-_ENCODED_AT_ONCE = {
-    "cpu": 128,
-    "cuda": 4096,
-}  # the filters need 8 kB a character at the paper's size
 
 
 class Embedded(NamedTuple):
@@ -178,12 +173,12 @@ class Embedder:
         The arguments are those of `embed`.
         """
         self._check_layers(layers)
-        words = _WordVectors(self._fast(), self._encode_words, self.device)
+        words = WordCache(self._fast(), self._encode_words, self.device)
         tokenized = self._tokenize(sentences)
         if carry_state:
             yield from self._embed_in_sequence(tokenized, layers, words)
             return
-        size = batch_words or (4096 if self.device.type == "cpu" else 16_384)
+        size = batch_words or self._batch_words()
         for window in _windows(tokenized, size * _BATCHES_SORTED):
             found: dict[int, Embedded] = {}
             for rows in group_by_length([len(tokens) + 2 for tokens in window], size):
@@ -192,6 +187,19 @@ class Embedder:
                 found |= zip(rows, map(Embedded, chosen, vectors), strict=True)
             for row in range(len(window)):
                 yield found.pop(row)
+
+    def batches(
+        self, sentences: Sequence[Sentence]
+    ) -> Iterator[tuple[list[int], Float[Tensor, "B J T D"]]]:
+        """Yield the layers of some sentences at a time, as they are on the device.
+
+        Each time with the numbers of these sentences, which are of like length; what comes after
+        the last word of one is of no use.
+        """
+        words = WordCache(self._fast(), self._encode_words, self.device)
+        for rows in group_by_length([len(tokens) + 2 for tokens in sentences], self._batch_words()):
+            output = self._contextualize([sentences[row] for row in rows], words, state=None)
+            yield rows, output.layers[:, :, 1:-1]
 
     def sentence_vectors(
         self,
@@ -212,7 +220,7 @@ class Embedder:
 
     def word_vectors(self, words: Sequence[str]) -> Float32[np.ndarray, "N d"]:
         """Return the vectors of words without context, x_k: half the width of layer 0."""
-        lookup = _WordVectors(self._fast(), self._encode_words, self.device)
+        lookup = WordCache(self._fast(), self._encode_words, self.device)
         return lookup(check_sentence(words, 0)).float().cpu().numpy()
 
     def encode(self, sentences: Iterable[str | Sentence]) -> TokenBatch:
@@ -273,30 +281,22 @@ class Embedder:
             )
 
     def _embed_in_sequence(
-        self, sentences: Iterable[list[str]], layers: Layers, words: "_WordVectors"
+        self, sentences: Iterable[list[str]], layers: Layers, words: WordCache
     ) -> Iterator[Embedded]:
         state = None
         for tokens in sentences:
             [vectors], state = self._run([tokens], layers, words, state)
             yield Embedded(tokens, vectors)
 
-    @torch.inference_mode()
     def _run(
         self,
         sentences: Sequence[list[str]],
         layers: Layers,
-        words: "_WordVectors",
+        words: WordCache,
         state: BiLMState | None,
     ) -> tuple[list[Float32[np.ndarray, "..."]], BiLMState]:
         """Embed one batch."""
-        framed = [frame(tokens) for tokens in sentences]
-        lengths = torch.tensor([len(tokens) for tokens in framed])
-        x = torch.nn.utils.rnn.pad_sequence(
-            words(list(chain.from_iterable(framed))).split(lengths.tolist()), batch_first=True
-        )  # (B, T, d)
-        mask = torch.arange(x.shape[1]) < lengths[:, None]
-        with _evaluating(words.bilm):
-            output = words.bilm.contextualize(x, mask.to(self.device), state)
+        output = self._contextualize(sentences, words, state)
         chosen = _choose(output.layers, layers).float().cpu().numpy()  # (B, J, T, D) or (B, T, D)
         # Copies: a view of one sentence would keep the whole padded batch alive.
         vectors = [
@@ -304,6 +304,24 @@ class Embedder:
             for row, tokens in zip(chosen, sentences, strict=True)
         ]
         return vectors, output.state
+
+    @torch.inference_mode()
+    def _contextualize(
+        self, sentences: Sequence[Sentence], words: WordCache, state: BiLMState | None
+    ) -> BiLMOutput:
+        """Run the biLM over one batch, boundaries included."""
+        framed = [frame(tokens) for tokens in sentences]
+        lengths = torch.tensor([len(tokens) for tokens in framed])
+        x = torch.nn.utils.rnn.pad_sequence(
+            words(list(chain.from_iterable(framed))).split(lengths.tolist()), batch_first=True
+        )  # (B, T, d)
+        mask = torch.arange(x.shape[1]) < lengths[:, None]
+        with _evaluating(words.bilm):
+            return words.bilm.contextualize(x, mask.to(self.device), state)
+
+    def _batch_words(self) -> int:
+        """Return how many tokens are computed at once where nobody says otherwise."""
+        return 4096 if self.device.type == "cpu" else 16_384
 
 
 @contextmanager
@@ -315,51 +333,6 @@ def _evaluating(bilm: BiLM | PackedBiLM) -> Iterator[None]:
         yield
     finally:
         bilm.train(training)
-
-
-class _WordVectors:
-    """Token vectors, each distinct word encoded once as long as the table has room.
-
-    When the table is full it starts over: frequent words are back at once, and a hit costs
-    one look-up, with no order of use to keep.
-    """
-
-    def __init__(self, bilm: BiLM | PackedBiLM, encode: EncodeWords, device: torch.device) -> None:
-        self.bilm = bilm
-        self._encode = encode
-        self._device = device
-        self._row: dict[str, int] = {}
-        self._table = self._room_for(_CACHED_WORDS)
-
-    @torch.inference_mode()
-    def __call__(self, words: Sequence[str]) -> Float[Tensor, "N d"]:
-        distinct = dict.fromkeys(words)
-        if len(self._row.keys() | distinct.keys()) > _CACHED_WORDS:
-            self._row.clear()
-        new = [word for word in distinct if word not in self._row]
-        if new:
-            self._add(new)
-        return self._table[torch.tensor([self._row[word] for word in words], device=self._device)]
-
-    def _add(self, words: list[str]) -> None:
-        if len(words) > len(self._table):  # one batch alone has more words than the table
-            self._table = self._room_for(len(words))
-        # Words of like length together, so that few characters beyond the end of one are read.
-        for some in _chunks(sorted(words, key=len), _ENCODED_AT_ONCE[self._device.type]):
-            rows = range(len(self._row), len(self._row) + len(some))
-            ids = self._encode(some)
-            if self.bilm.config.vocab_size is None:
-                ids = trim(ids, max(width for width, _ in self.bilm.config.filters))
-            self._table[rows.start : rows.stop] = self.bilm.encode(ids.to(self._device))
-            self._row |= zip(some, rows, strict=True)
-
-    def _room_for(self, count: int) -> Float[Tensor, "N d"]:
-        return next(self.bilm.parameters()).new_empty(count, self.bilm.config.dim)
-
-
-def _chunks(words: list[str], size: int) -> Iterator[list[str]]:
-    for start in range(0, len(words), size):
-        yield words[start : start + size]
 
 
 def _choose(layers: Tensor, which: Layers) -> Tensor:

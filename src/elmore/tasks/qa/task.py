@@ -15,6 +15,7 @@ from elmore.tasks.qa.scores import squad_scores
 from elmore.tasks.qa.tokens import tokenize as tokenize_in_place
 from elmore.tasks.show import escape
 from elmore.tasks.task import Labels, Task
+from elmore.tasks.transfer import send
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
 from elmore.text.tokenize import Tokenizer
@@ -32,8 +33,8 @@ class Qa(Task[QaExample, QaBatch, Answer]):
         return read_questions(path, max_passage=config.reader.max_passage if training else None)
 
     def texts(self, example: QaExample) -> Sequence[Sentence]:
-        """Return question and passage."""
-        return [example.question.words, example.passage.words]
+        """Return the sentences of question and passage."""
+        return [*example.question.sentences, *example.passage.sentences]
 
     def labels(self, examples: Sequence[QaExample]) -> Labels:
         """Return nothing: answers are parts of their passages."""
@@ -47,18 +48,20 @@ class Qa(Task[QaExample, QaBatch, Answer]):
         self, examples: Sequence[QaExample], encode: WordEncoder, labels: Labels
     ) -> QaBatch:
         """Encode questions, passages and bounds."""
-        passage = encode([example.passage.words for example in examples])
+        passages = [example.passage for example in examples]
+        questions = [example.question for example in examples]
+        passage = encode([p.words for p in passages], [p.sentences for p in passages])
         bounds = torch.zeros(2, *passage.mask.shape, dtype=torch.bool)
         for row, example in enumerate(examples):
             for first, last in example.spans:
                 bounds[0, row, first] = bounds[1, row, last - 1] = True
-        starts, ends = bounds.to(encode.device, non_blocking=True)
+        starts, ends = send(bounds, encode.device)
         return QaBatch(
-            encode([example.question.words for example in examples]),
+            encode([q.words for q in questions], [q.sentences for q in questions]),
             passage,
             starts,
             ends,
-            [example.passage for example in examples],
+            passages,
         )
 
     def score(
