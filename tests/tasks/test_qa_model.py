@@ -125,8 +125,7 @@ def test_the_loss_is_of_the_summed_probability(
     batch = collate(EXAMPLES)
     start, end = (p.exp().tolist() for p in reader._log_p(batch))
     losses = [
-        -math.log(sum(start[b][i] for i, _ in spans))
-        - math.log(sum(end[b][j - 1] for _, j in spans))
+        -math.log(sum(start[b][i] * end[b][j - 1] for i, j in spans))
         for b, spans in enumerate(SPANS)
     ]
     assert reader(batch).item() == pytest.approx(sum(losses) / 3, rel=1e-5)

@@ -77,7 +77,8 @@ class Fit:
         self.folder = folder
         self.deadline = deadline
         self.optimizer = _make_optimizer(model, config)
-        self.average = copy.deepcopy(model) if config.average else None
+        # To the device again: there the weights of an RNN must lie next to each other.
+        self.average = copy.deepcopy(model).to(encode.device) if config.average else None
         self.epoch = 0
         self.best = -math.inf
         self.best_weights: dict[str, Tensor] = {}
@@ -154,12 +155,8 @@ class Fit:
         clip_gradients(self.model.parameters(), self.config.clip_norm)
         self.optimizer.step()
         if self.average is not None:
-            with torch.no_grad():
-                torch._foreach_lerp_(
-                    tuple(self.average.parameters()),
-                    tuple(self.model.parameters()),
-                    1 - self.config.average,
-                )
+            mean, now = (_numbers(model) for model in (self.average, self.model))
+            torch._foreach_lerp_(mean, now, 1 - self.config.average)
         return loss.detach()
 
     def _batches(self) -> Iterator[list[Any]]:
@@ -224,6 +221,11 @@ class Fit:
             self.worse, self.lr = facts["worse"], facts["lr"]
             break
         return self.epoch
+
+
+def _numbers(model: TaskModel[Any, Any]) -> list[Tensor]:
+    """Return all that a model has learned, running statistics among it."""
+    return [x for x in model.state_dict().values() if x.is_floating_point()]
 
 
 def predict(

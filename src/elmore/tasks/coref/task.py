@@ -14,6 +14,7 @@ from elmore.tasks.coref.model import CorefBatch, CorefRanker, DocumentBatch
 from elmore.tasks.show import mark_spans
 from elmore.tasks.spans import Span
 from elmore.tasks.task import Labels, Task
+from elmore.tasks.transfer import send
 from elmore.tasks.treebank import treebank_tokens
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
@@ -69,8 +70,8 @@ class Coref(Task[CorefExample, CorefBatch, list[Cluster]]):
             documents.append(
                 DocumentBatch(
                     slice(start, len(sentences)),
-                    genre.to(encode.device, non_blocking=True),
-                    speakers.to(encode.device, non_blocking=True),
+                    send(genre, encode.device),
+                    send(speakers, encode.device),
                     torch.tensor(
                         [(*m, i) for i, c in enumerate(example.clusters, 1) for m in c],
                         dtype=torch.long,

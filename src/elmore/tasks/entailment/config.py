@@ -56,7 +56,7 @@ class EntailmentConfig(TaskConfig):
     )
     training: FitConfig = field(
         default_factory=lambda: FitConfig(
-            epochs=75, batch_size=32, lr=4e-4, lr_patience=1, weight_decay=1e-4, patience=5
+            epochs=75, batch_size=32, lr=4e-4, lr_patience=1, weight_decay=0.01, patience=5
         )
     )
     data: PairsConfig = field(default_factory=PairsConfig)

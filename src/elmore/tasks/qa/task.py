@@ -47,20 +47,19 @@ class Qa(Task[QaExample, QaBatch, Answer]):
     def collate(
         self, examples: Sequence[QaExample], encode: WordEncoder, labels: Labels
     ) -> QaBatch:
-        """Encode questions, passages and bounds."""
+        """Encode questions, passages and the places of answers."""
         passages = [example.passage for example in examples]
         questions = [example.question for example in examples]
         passage = encode([p.words for p in passages], [p.sentences for p in passages])
-        bounds = torch.zeros(2, *passage.mask.shape, dtype=torch.bool)
+        places = max(1, *(len(example.spans) for example in examples))
+        spans = torch.full((2, len(examples), places), -1)
         for row, example in enumerate(examples):
-            for first, last in example.spans:
-                bounds[0, row, first] = bounds[1, row, last - 1] = True
-        starts, ends = send(bounds, encode.device)
+            for place, (first, last) in enumerate(example.spans):
+                spans[:, row, place] = torch.tensor([first, last - 1])
         return QaBatch(
             encode([q.words for q in questions], [q.sentences for q in questions]),
             passage,
-            starts,
-            ends,
+            send(spans, encode.device),
             passages,
         )
 
