@@ -88,11 +88,16 @@ class Fit:
     @property
     def complete(self) -> bool:
         """Whether there is nothing more to gain, or no more time."""
-        return self.epoch > 0 and (
-            self.epoch >= self.config.epochs
-            or self.worse >= self.config.patience
-            or time.monotonic() > self.deadline
-        )
+        return self._learned or self.cut_short
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether time has ended the training."""
+        return not self._learned and self.epoch > 0 and time.monotonic() > self.deadline
+
+    @property
+    def _learned(self) -> bool:
+        return self.epoch >= self.config.epochs or self.worse >= self.config.patience
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[dict[str, Any]]:
         """Train to the end, or until asked to stop; yield a record after each epoch."""

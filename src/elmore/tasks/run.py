@@ -152,6 +152,7 @@ def train_task(
         "scores": scores,
         "data": data,
         "epochs": fit.epoch,
+        "cut_short": fit.cut_short,
         "seconds": sum(r["seconds"] + r["dev_seconds"] for r in records),
         "train_examples": len(train_examples),
         "parameters": sum(p.numel() for p in trained.model.parameters() if p.requires_grad),
