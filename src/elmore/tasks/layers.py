@@ -103,9 +103,6 @@ class LayerTable:
         return send(layers, self.embedder.device)
 
     def _look_up(self, rows: Int[Tensor, "B T"]) -> Float[Tensor, "B J T D"]:
-        device = self.embedder.device
-        there = send(rows, device)
-        wanted = (there if self._table.is_cuda else rows).clamp(min=0)
-        found = self._table[wanted]  # (B, T, J, D)
-        found = found if found.device == device else send(found, device)
-        return (found * (there >= 0)[..., None, None]).float().transpose(1, 2)
+        rows = send(rows, self._table.device)
+        found = self._table[rows.clamp(min=0)] * (rows >= 0)[..., None, None]  # (B, T, J, D)
+        return send(found, self.embedder.device).float().transpose(1, 2)

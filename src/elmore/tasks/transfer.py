@@ -5,8 +5,8 @@ from torch import Tensor
 
 
 def send(x: Tensor, device: torch.device) -> Tensor:
-    """Copy a tensor from the memory of the host to a device."""
-    if device.type != "cuda":
+    """Copy a tensor to a device; one that is there is returned as it is."""
+    if x.is_cuda or device.type != "cuda":
         return x.to(device)
     # From memory that the system may move, the copy would wait for all that was asked before.
     return x.pin_memory().to(device, non_blocking=True)
