@@ -49,6 +49,7 @@ class BCNConfig:
 class SentimentConfig(TaskConfig):
     """A run of sentiment classification."""
 
+    # Deviation: vectors learn. To GloVe, good and bad are much the same.
     words: WordsConfig = field(default_factory=lambda: WordsConfig(train=True, dropout=0.25))
     elmo: ElmoConfig = field(
         default_factory=lambda: ElmoConfig(place="both", penalty=0.001, dropout=0.5)
