@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from snli_protocol import split_dev
+from snli_protocol import HELD_OUT, LEARNED, split_dev
 from table1 import read_rows, table
 
 SUFFIXES = ("", ".xz", ".gz")
@@ -111,8 +111,8 @@ def command(run: Run, args: argparse.Namespace, minutes: float) -> list[str]:
     row, folder = ROWS[run.row], args.output / run.name
     train, dev = [find(args.data, row.train)], find(args.data, row.dev)
     if run.row == "snli":
-        learned, dev = split_dev(dev, args.output / "snli")
-        train.append(learned)
+        train.append(args.output / "snli" / LEARNED)
+        dev = args.output / "snli" / HELD_OUT
     words = [sys.executable, "-m", "elmore", "train", row.task, "-o", folder, "--dev", dev]
     words += [word for path in train for word in ("--train", path)]
     words += ["--test", find(args.data, row.test)] if row.test else []
@@ -138,6 +138,8 @@ def run_all(args: argparse.Namespace, environment: dict[str, str]) -> None:
     """Start runs as others end, until none is left or the time is up."""
     end = time.monotonic() + 60 * args.minutes - TO_END
     (args.output / "logs").mkdir(parents=True, exist_ok=True)
+    if "snli" in args.rows:
+        split_dev(find(args.data, ROWS["snli"].dev), args.output / "snli")
     waiting = deque(r for r in plan(args.rows, args.seeds) if not is_complete(args.output, r))
     going: dict[Run, subprocess.Popen[bytes]] = {}
     failed: Counter[Run] = Counter()

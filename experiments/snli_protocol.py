@@ -12,18 +12,16 @@ from pathlib import Path
 
 from elmore.text.lines import read_lines
 
-HELD_OUT = 1_000
+LEARNED, HELD_OUT = "learned.jsonl", "held_out.jsonl"
+COUNT = 1_000
 
 
-def split_dev(dev: Path, folder: Path) -> tuple[Path, Path]:
+def split_dev(dev: Path, folder: Path) -> None:
     """Write the two parts of a dev set; pairs without a label count for neither."""
     lines = [line for line in read_lines(dev) if json.loads(line)["gold_label"] != "-"]
     folder.mkdir(parents=True, exist_ok=True)
-    parts = {"learned.jsonl": lines[:-HELD_OUT], "held_out.jsonl": lines[-HELD_OUT:]}
-    for name, some in parts.items():
+    for name, some in ((LEARNED, lines[:-COUNT]), (HELD_OUT, lines[-COUNT:])):
         (folder / name).write_text("".join(f"{line}\n" for line in some), encoding="utf-8")
-    learned, held_out = (folder / name for name in parts)
-    return learned, held_out
 
 
 def main() -> None:
@@ -32,8 +30,7 @@ def main() -> None:
     parser.add_argument("dev", type=Path)
     parser.add_argument("folder", type=Path)
     args = parser.parse_args()
-    for path in split_dev(args.dev, args.folder):
-        print(path)
+    split_dev(args.dev, args.folder)
 
 
 if __name__ == "__main__":

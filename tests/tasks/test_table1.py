@@ -58,9 +58,9 @@ def test_a_dev_set_is_split_without_its_unlabeled_pairs(
     labels = ["-", *["neutral"] * 3, "-", *["entailment"] * 1000]
     lines = [json.dumps({"gold_label": label, "n": n}) for n, label in enumerate(labels)]
     (tmp_path / "dev.jsonl").write_text("\n".join(lines) + "\n")
-    learned, held_out = split_dev(tmp_path / "dev.jsonl", tmp_path / "parts")
-    assert learned.read_text().splitlines() == lines[1:4]
-    assert held_out.read_text().splitlines() == lines[5:]
+    split_dev(tmp_path / "dev.jsonl", tmp_path / "parts")
+    assert (tmp_path / "parts" / "learned.jsonl").read_text().splitlines() == lines[1:4]
+    assert (tmp_path / "parts" / "held_out.jsonl").read_text().splitlines() == lines[5:]
 
 
 @pytest.fixture
