@@ -9,6 +9,7 @@ scored on its test set, or on its dev set if it has no other.
 import argparse
 import json
 import statistics
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,8 @@ class Row(NamedTuple):
     name: str
     baseline: list[float]
     elmo: list[float]
+    cut_short: int = 0
+    """Runs that time has ended."""
 
     @property
     def error_reduction(self) -> float:
@@ -42,14 +45,16 @@ class Row(NamedTuple):
 def read_rows(folder: Path) -> list[Row]:
     """Read the scores of all complete runs; a row needs runs of both kinds."""
     found: dict[str, dict[str, list[float]]] = {}
+    cut_short: Counter[str] = Counter()
     for path in sorted(folder.glob("*/metrics.json")):
         name, kind, _ = path.parent.name.rsplit("-", 2)
         summary = json.loads(path.read_text(encoding="utf-8"))
         scores = summary["scores"].get("test") or summary["scores"]["dev"]
         score = 100 * scores[get_task(summary["task"]).score_name]
         found.setdefault(name, {}).setdefault(kind, []).append(score)
+        cut_short[name] += summary["cut_short"]
     return [
-        Row(name, kinds["baseline"], kinds["elmo"])
+        Row(name, kinds["baseline"], kinds["elmo"], cut_short[name])
         for name, kinds in found.items()
         if kinds.keys() >= {"baseline", "elmo"}
     ]
@@ -75,6 +80,7 @@ def table(rows: list[Row]) -> str:
             before, after = PAPER[row.name]
             paper = f"| {before} | {after} | {theirs.error_reduction:.1f} % |"
         runs = f"{len(row.baseline)}, {len(row.elmo)}"
+        runs += f" ({row.cut_short} cut short)" if row.cut_short else ""
         ours = f"| {row.name} | {runs} | {show(row.baseline)} | {show(row.elmo)} "
         lines.append(f"{ours}| {row.error_reduction:.1f} % {paper}")
     return "\n".join(lines)

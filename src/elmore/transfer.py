@@ -13,7 +13,7 @@ _BYTES_AT_ONCE = 2**26
 def to_device(array: np.ndarray | Tensor, device: torch.device) -> Tensor:
     """Copy to a device without a wait for the work that is under way there."""
     tensor = torch.as_tensor(array)
-    if device.type == "cuda":
+    if device.type == "cuda" and not tensor.is_cuda:
         tensor = tensor.pin_memory()  # memory that the device can read on its own
     return tensor.to(device, non_blocking=True)
 

@@ -43,7 +43,7 @@ def test_text_to_model_to_perplexity_to_domain(run, text: Path) -> None:
         json.loads(run("perplexity", "tuned", "a.txt", "--json").out)["average"], rel=0.01
     )
     info = json.loads(run("info", "tuned", "--json").out)
-    assert info["provenance"]["finetuned"]["text"] == ["a.txt"]
+    assert info["provenance"]["text"] == ["a.txt"]
     again = run(
         "pretrain", "*.txt", "-o", "again", "--recipe", "base/config.toml", *COMMON, "--json"
     )

@@ -1,6 +1,7 @@
 """Oracles: the training examples themselves, the run that nobody disturbed, brute force."""
 
 import json
+import math
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ import torch
 import elmore
 from elmore.errors import InputError
 from elmore.tasks import get_task, load_task, read_task_config, train_task
+from elmore.tasks.fit import Fit, ahead
 from elmore.tasks.ner.data import read_entities
 from elmore.tasks.run import TrainedTask
 from elmore.tasks.spans import Span
@@ -142,6 +144,47 @@ def test_training_ends_when_the_score_stays(conll: Path, tmp_path: Path) -> None
 def test_a_loss_that_is_no_number_stops_the_run(conll: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a number any more in epoch 1"):
         train(tmp_path / "run", conll, [*BASELINE, "training.lr=1e30", "training.clip_norm=1e30"])
+
+
+def test_a_loss_that_is_no_number_is_seen_before_the_epoch_ends(
+    conll: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = []
+
+    def lost(fit: Fit, batch: object) -> torch.Tensor:
+        steps.append(batch)
+        return torch.tensor(math.nan)
+
+    monkeypatch.setattr(Fit, "_train_step", lost)
+    with pytest.raises(InputError, match="not a number any more in epoch 1"):
+        train(tmp_path / "run", conll, [*BASELINE, "training.batch_size=1"])
+    assert len(steps) == 1  # of four
+
+
+def test_a_run_out_of_time_is_complete(conll: Path, tmp_path: Path) -> None:
+    summary = train(tmp_path / "run", conll, BASELINE, test=conll, max_minutes=1e-9)
+    [record] = metrics(tmp_path / "run")  # of 60 epochs, and that one cut short
+    assert summary["epochs"] == 1
+    assert summary["scores"]["dev"] == summary["scores"]["test"] == record["dev"]
+    assert load_task(tmp_path / "run", device="cpu").evaluate(conll) == record["dev"]
+    with pytest.raises(InputError, match="max_minutes must be positive"):
+        train(tmp_path / "other", conll, BASELINE, max_minutes=0)
+
+
+def test_things_are_made_ahead_and_in_order() -> None:
+    made = []
+
+    def make(item: int) -> int:
+        made.append(item)
+        return 1 // (5 - item)
+
+    stream = ahead(make, range(9))
+    assert next(stream) == 0
+    stream.close()
+    assert made in ([0], [0, 1], [0, 1, 2])
+    assert list(ahead(str, range(9))) == list("012345678")
+    with pytest.raises(ZeroDivisionError):
+        list(ahead(make, range(9)))
 
 
 def test_settings_of_a_task_hold_beside_a_change() -> None:

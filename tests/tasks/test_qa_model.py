@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence
 
 from elmore.tasks.config import ElmoConfig, WordsConfig
-from elmore.tasks.modules.rnn import BiGRU, BiLSTM
+from elmore.tasks.modules.rnn import BiGRU, BiLSTM, pack_rows
 from elmore.tasks.qa.attention import BiAttention, SelfAttention
 from elmore.tasks.qa.config import ReaderConfig
 from elmore.tasks.qa.data import QaExample
@@ -124,8 +125,7 @@ def test_the_loss_is_of_the_summed_probability(
     batch = collate(EXAMPLES)
     start, end = (p.exp().tolist() for p in reader._log_p(batch))
     losses = [
-        -math.log(sum(start[b][i] for i, _ in spans))
-        - math.log(sum(end[b][j - 1] for _, j in spans))
+        -math.log(sum(start[b][i] * end[b][j - 1] for i, j in spans))
         for b, spans in enumerate(SPANS)
     ]
     assert reader(batch).item() == pytest.approx(sum(losses) / 3, rel=1e-5)
@@ -170,3 +170,12 @@ def test_a_recurrent_layer_sees_no_padding(layer: BiGRU | BiLSTM) -> None:
         expected, _ = layer.rnn(x[b : b + 1, :length])
         torch.testing.assert_close(found[b, :length], expected[0])
         assert not found[b, length:].any()
+
+
+def test_packed_words_are_those_of_torch() -> None:
+    lengths = torch.tensor([2, 4, 1, 4, 3])
+    x = torch.arange(5 * 6).view(5, 6)
+    expected = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    rows, batch_sizes = pack_rows(lengths, 6)
+    assert rows.tolist() == expected.data.tolist()
+    assert batch_sizes.tolist() == expected.batch_sizes.tolist()

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.tasks.qa.tokens import tokenize
+from elmore.text.split import split_sentences
 from elmore.text.tokenize import tokenize as tokenize_moses
 
 
@@ -71,3 +72,18 @@ def test_a_cut_text_keeps_its_first_tokens() -> None:
     assert np.array_equal(short.ends, [3, 7])
     assert tokens.slice(1, 3) == "two three"
     assert tokens.place(1, 3) == (4, 13)
+
+
+def test_tokens_know_their_sentences() -> None:
+    tokens = tokenize("Dr. Ada died. She was 36! (Or so.) ")
+    expected = ["Dr. Ada died .", "She was 36 !", "( Or so . )"]
+    assert [" ".join(words) for words in tokens.sentences] == expected
+    assert tokens.cut(6).sentences == [expected[0].split(), ["She", "was"]]
+    assert tokens.cut(4).sentences == [expected[0].split()]
+    assert tokenize(" ").sentences == []
+
+
+@given(st.text(alphabet="aB.! \n"))
+def test_sentences_are_those_of_the_splitter(text: str) -> None:
+    expected = [tokenize(sentence).words for sentence in split_sentences(text)]
+    assert [words for words in expected if words] == tokenize(text).sentences

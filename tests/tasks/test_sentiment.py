@@ -4,6 +4,7 @@ import lzma
 import random
 from itertools import product
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -116,11 +117,14 @@ def test_labeled_lines(tmp_path: Path) -> None:
     ]
 
 
-def test_labels_of_another_scale_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("classes", [2, 5])
+def test_labels_of_another_scale_are_refused(tmp_path: Path, classes: Literal[2, 5]) -> None:
     path = tmp_path / "lines.tsv"
-    path.write_text("1\tgood\n0\tbad\n")
-    with pytest.raises(InputError, match="write negative and positive"):
-        read_sentiment(path, classes=2)
+    path.write_text("1\tgood\n0\tbad\n\n")
+    with pytest.raises(InputError, match="Write negative and positive"):
+        read_sentiment(path, classes=classes)
+    path.write_text("negative\tbad\nvery negative\tawful\n")
+    assert len(read_sentiment(path, classes=classes)) == 2
     path.write_text("positive\tgood\nnegative\tbad\n")
     assert [e.label for e in read_sentiment(path, classes=2)] == ["positive", "negative"]
 
@@ -233,6 +237,7 @@ def tiny_set(tmp_path: Path) -> Path:
 TINY = [
     "words.dropout=0.0", "elmo.dropout=0.0", "network.hidden=16", "network.dropout=0.0",
     "training.lr=1e-2", "training.batch_size=5", "training.epochs=12", "training.patience=12",
+    "training.lr_patience=12",
 ]  # fmt: skip
 
 

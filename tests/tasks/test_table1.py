@@ -1,7 +1,9 @@
 """Oracle: the error reductions that the paper gives for its own scores."""
 
 import json
+import os
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,10 +42,81 @@ def test_runs_become_rows(table1: dict, tmp_path: Path) -> None:
     ):
         scores = {"test": {"f1": test}, "dev": {"f1": dev}}
         (tmp_path / name).mkdir()
-        summary = json.dumps({"task": "ner", "scores": scores})
+        summary = json.dumps(
+            {"task": "ner", "scores": scores, "cut_short": name == "conll2003-baseline-1"}
+        )
         (tmp_path / name / "metrics.json").write_text(summary)
     [row] = table1["read_rows"](tmp_path)
-    assert row == ("conll2003", pytest.approx([90, 91]), pytest.approx([92.4]))
+    assert row == ("conll2003", pytest.approx([90, 91]), pytest.approx([92.4]), 1)
     assert row.error_reduction == pytest.approx(100 * 1.9 / 9.5)
     last = table1["table"]([row]).splitlines()[-1]
-    assert last.startswith("| conll2003 | 2, 1 | 90.50 +- 0.71 | 92.40 | 20.0 % | 90.15 | 92.22 |")
+    ours, paper = "90.50 +- 0.71 | 92.40 | 20.0 %", "90.15 | 92.22"
+    assert last.startswith(f"| conll2003 | 2, 1 (1 cut short) | {ours} | {paper} |")
+
+
+def test_a_dev_set_is_split_without_its_unlabeled_pairs(
+    tmp_path: Path,
+) -> None:
+    split_dev = runpy.run_path(str(SCRIPT.with_name("snli_protocol.py")))["split_dev"]
+    labels = ["-", *["neutral"] * 3, "-", *["entailment"] * 1000]
+    lines = [json.dumps({"gold_label": label, "n": n}) for n, label in enumerate(labels)]
+    (tmp_path / "dev.jsonl").write_text("\n".join(lines) + "\n")
+    split_dev(tmp_path / "dev.jsonl", tmp_path / "parts")
+    assert (tmp_path / "parts" / "learned.jsonl").read_text().splitlines() == lines[1:4]
+    assert (tmp_path / "parts" / "held_out.jsonl").read_text().splitlines() == lines[5:]
+
+
+@pytest.fixture
+def run_table1(monkeypatch: pytest.MonkeyPatch) -> dict:
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    return runpy.run_path(str(SCRIPT.with_name("run_table1.py")))
+
+
+def test_the_first_seed_makes_a_whole_table(run_table1: dict) -> None:
+    names = [run.name for run in run_table1["plan"](["wnut17", "squad"], 2)]
+    assert names[:4] == ["squad-elmo-0", "squad-baseline-0", "wnut17-elmo-0", "wnut17-baseline-0"]
+    assert [name[-1] for name in names] == list("00001111")
+    minutes = [row.minutes for row in run_table1["ROWS"].values()]
+    assert minutes == sorted(minutes, reverse=True)
+    assert run_table1["ROWS"].keys() >= PAPER_ROWS
+
+
+PAPER_ROWS = {"squad", "snli", "srl", "coref", "conll2003", "sst5"}
+
+
+def test_all_runs_are_run_once(
+    run_table1: dict, conll: Path, model: Path, tmp_path: Path, capfd: pytest.CaptureFixture
+) -> None:
+    row = run_table1["ROWS"]["wnut17"]
+    for name in (row.train, row.dev, row.test):
+        path = tmp_path / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(conll.read_text())
+    words = [tmp_path / "data", "-o", tmp_path / "runs", "--model", model, "--rows", "wnut17"]
+    words += ["--seeds", 1, "--jobs", 2, "--device", "cpu", "--set", "training.epochs=1"]
+    args = run_table1["parse_args"](list(map(str, words)))
+    run_table1["run_all"](args, dict(os.environ))
+    out = capfd.readouterr().out
+    assert sorted(line.split(":")[0] for line in out.splitlines()) == [
+        "wnut17-baseline-0",
+        "wnut17-elmo-0",
+    ]
+    assert "1 epochs in" in out
+    assert "| wnut17 | 1, 1 |" in (tmp_path / "runs" / "table1.md").read_text()
+    run_table1["run_all"](args, dict(os.environ))  # there is nothing left to do
+    assert not capfd.readouterr().out
+
+
+def test_a_run_that_fails_is_tried_twice(
+    run_table1: dict,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture,
+) -> None:
+    failing = [sys.executable, "-c", "import sys; sys.exit('no memory')"]
+    monkeypatch.setitem(run_table1["run_all"].__globals__, "command", lambda *_: failing)
+    words = [str(tmp_path), "-o", str(tmp_path / "runs"), "--rows", "sick", "--seeds", "1"]
+    run_table1["run_all"](run_table1["parse_args"](words), dict(os.environ))
+    lines = capfd.readouterr().out.splitlines()
+    names = ["sick-baseline-0", "sick-elmo-0"]
+    assert sorted(lines) == [f"{n}: ended with code 1: no memory" for n in names for _ in "ab"]

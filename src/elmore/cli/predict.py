@@ -31,7 +31,8 @@ def predict(
     Args:
         run: Folder written by `elmore train`.
         file: Text, one example a line; - is the standard input.
-        tokenizer: How text becomes tokens; whitespace for text that is tokenized already.
+        tokenizer: How text becomes tokens; whitespace for text that is tokenized already. Tasks
+            whose answers are places in a text (qa) have a way of their own.
         language: ISO 639-1 code, for the rules of the tokenizer.
         init_bilm: Where the biLM is, if it has moved since the training.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.

@@ -25,6 +25,7 @@ def train(
     finetune_bilm: Annotated[bool, Parameter(negative="")] = False,
     vectors: Path | None = None,
     seed: int | None = None,
+    max_minutes: float | None = None,
     recipe: Path | None = None,
     changes: Annotated[
         tuple[str, ...], Parameter(name="--set", consume_multiple=False, negative="")
@@ -55,6 +56,7 @@ def train(
         finetune_bilm: Let the biLM go on learning on the training text first.
         vectors: Word vectors: GloVe or word2vec, text or .bin, or .npz.
         seed: Decides the first weights, the order of the examples and dropout.
+        max_minutes: End the training after so long, with the best weights until then.
         recipe: TOML file with the settings of a run; a run's own config.toml repeats it.
         changes: A setting on top of that, as in training.lr=1e-3; may be given many times.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
@@ -88,6 +90,7 @@ def train(
             dev=dev,
             test=test,
             config=config,
+            max_minutes=max_minutes,
             resume=resume,
             overwrite=overwrite,
             device=device,

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from elmore.tasks.show import color_of, escape
+from elmore.transfer import to_device
 
 Answer = dict[str, float]
 """Classes with their probabilities."""
@@ -20,8 +21,7 @@ def numbers_of(
 ) -> Int[Tensor, " B"]:
     """Number the classes of examples; one that was never seen in training can't be found either."""
     number = {name: i for i, name in enumerate(classes)}
-    rows = torch.tensor([number.get(label, 0) for label in labels])
-    return rows.to(device, non_blocking=True)
+    return to_device(torch.tensor([number.get(label, 0) for label in labels]), device)
 
 
 def answers(scores: Float[Tensor, "B K"], classes: Sequence[str]) -> list[Answer]:

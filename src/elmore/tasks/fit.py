@@ -4,9 +4,12 @@ import copy
 import math
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +19,7 @@ from elmore.errors import InputError
 from elmore.tasks.config import FitConfig
 from elmore.tasks.task import Labels, Task, TaskModel
 from elmore.tasks.words import WordEncoder
+from elmore.text.sentences import group_by_length
 from elmore.training.checkpoints import (
     Checkpoint,
     DamagedCheckpointError,
@@ -28,7 +32,12 @@ from elmore.training.checkpoints import (
 )
 from elmore.training.optim import clip_gradients
 
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
 _BATCHES_SORTED = 50  # examples of so many batches are sorted by length together
+_STEPS_UNSEEN = 100  # to look at a loss is to wait for the device, so it is done now and then
+_WORDS_AT_ONCE = 8192  # of examples that are answered together
 
 
 class Fit:
@@ -36,6 +45,17 @@ class Fit:
 
     An epoch is a function of the weights before it, the seed and its number, so a run that was
     interrupted goes on from its last epoch as if nothing had happened.
+
+    Args:
+        task: What is learned.
+        model: With its first weights.
+        config: How it learns.
+        encode: Sentences to what the model reads.
+        labels: What the task has counted in the training examples.
+        train: Examples to learn from.
+        dev: Examples that decide when to stop and which weights to keep.
+        folder: Of the run.
+        deadline: When to end at the latest, by `time.monotonic`; the epoch is cut short then.
     """
 
     def __init__(
@@ -49,13 +69,16 @@ class Fit:
         train: Sequence[Any],
         dev: Sequence[Any],
         folder: Path,
+        deadline: float = math.inf,
     ) -> None:
         self.task, self.model, self.config = task, model, config
         self.encode, self.labels = encode, labels
         self.train, self.dev = train, dev
         self.folder = folder
+        self.deadline = deadline
         self.optimizer = _make_optimizer(model, config)
-        self.average = copy.deepcopy(model) if config.average else None
+        # To the device again: there the weights of an RNN must lie next to each other.
+        self.average = copy.deepcopy(model).to(encode.device) if config.average else None
         self.epoch = 0
         self.best = -math.inf
         self.best_weights: dict[str, Tensor] = {}
@@ -64,7 +87,16 @@ class Fit:
 
     @property
     def complete(self) -> bool:
-        """Whether there is nothing more to gain."""
+        """Whether there is nothing more to gain, or no more time."""
+        return self._learned or self.cut_short
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether time has ended the training."""
+        return not self._learned and self.epoch > 0 and time.monotonic() > self.deadline
+
+    @property
+    def _learned(self) -> bool:
         return self.epoch >= self.config.epochs or self.worse >= self.config.patience
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[dict[str, Any]]:
@@ -81,13 +113,8 @@ class Fit:
         torch.manual_seed(zlib.crc32(f"{self.config.seed} {self.epoch}".encode()))
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        losses = [self._train_step(examples) for examples in self._batches()]
-        loss = float(torch.stack(losses).mean())
-        if not math.isfinite(loss):
-            raise InputError(
-                f"the loss is not a number any more in epoch {self.epoch + 1}. "
-                "Lower training.lr, or training.clip_norm, and start again."
-            )
+        losses = list(self._train_steps())
+        loss = self._check(torch.stack(losses).mean())
         trained = time.monotonic()
         self.epoch += 1
         scores = self._score()
@@ -102,21 +129,39 @@ class Fit:
             "dev_seconds": time.monotonic() - trained,
         }
 
-    def _train_step(self, examples: Sequence[Any]) -> Tensor:
+    def _train_steps(self) -> Iterator[Tensor]:
+        """Learn from all examples, or until there is no more time; yield the losses."""
         self.model.train()
-        batch = self.task.collate(examples, self.encode, self.labels)
+        batches = ahead(
+            lambda examples: self.task.collate(examples, self.encode, self.labels), self._batches()
+        )
+        with closing(batches):
+            for step, batch in enumerate(batches):
+                loss = self._train_step(batch)
+                yield loss
+                if step % _STEPS_UNSEEN == 0:
+                    self._check(loss)
+                if time.monotonic() > self.deadline:
+                    return
+
+    def _check(self, loss: Tensor) -> float:
+        number = loss.item()
+        if not math.isfinite(number):
+            raise InputError(
+                f"the loss is not a number any more in epoch {self.epoch + 1}. "
+                "Lower training.lr, or training.clip_norm, and start again."
+            )
+        return number
+
+    def _train_step(self, batch: Any) -> Tensor:
         loss: Tensor = self.model(batch)
         self.optimizer.zero_grad(set_to_none=True)
         (loss + self.model.words.penalty()).backward()
         clip_gradients(self.model.parameters(), self.config.clip_norm)
         self.optimizer.step()
         if self.average is not None:
-            with torch.no_grad():
-                torch._foreach_lerp_(
-                    tuple(self.average.parameters()),
-                    tuple(self.model.parameters()),
-                    1 - self.config.average,
-                )
+            mean, now = (_numbers(model) for model in (self.average, self.model))
+            torch._foreach_lerp_(mean, now, 1 - self.config.average)
         return loss.detach()
 
     def _batches(self) -> Iterator[list[Any]]:
@@ -133,9 +178,7 @@ class Fit:
             yield [self.train[row] for row in batches[i]]
 
     def _score(self) -> dict[str, float]:
-        found = predict(
-            self.task, self._scored(), self.dev, self.encode, self.labels, self.config.batch_size
-        )
+        found = predict(self.task, self._scored(), self.dev, self.encode, self.labels)
         return self.task.score(self.dev, found)
 
     def _scored(self) -> TaskModel[Any, Any]:
@@ -185,26 +228,46 @@ class Fit:
         return self.epoch
 
 
+def _numbers(model: TaskModel[Any, Any]) -> list[Tensor]:
+    """Return all that a model has learned, running statistics among it."""
+    return [x for x in model.state_dict().values() if x.is_floating_point()]
+
+
 def predict(
     task: Task[Any, Any, Any],
     model: TaskModel[Any, Any],
     examples: Sequence[Any],
     encode: WordEncoder,
     labels: Labels,
-    batch_size: int,
 ) -> list[Any]:
     """Return a model's answers, in the order of the examples."""
     lengths = [sum(map(len, task.texts(example))) for example in examples]
-    order = sorted(range(len(examples)), key=lengths.__getitem__)
+    groups = list(group_by_length(lengths, _WORDS_AT_ONCE))
     found: list[Any] = [None] * len(examples)
     model.eval()
-    with torch.inference_mode():
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
-            batch = task.collate([examples[row] for row in rows], encode, labels)
+    batches = ahead(
+        lambda rows: task.collate([examples[row] for row in rows], encode, labels), groups
+    )
+    with torch.inference_mode(), closing(batches):
+        for rows, batch in zip(groups, batches, strict=True):
             for row, prediction in zip(rows, model.predict(batch), strict=True):
                 found[row] = prediction
     return found
+
+
+def ahead(make: Callable[[Item], Made], items: Iterable[Item]) -> Generator[Made]:
+    """Make something of each item in a second thread, two of them ahead of who asks for it.
+
+    What is made on a device is made in the order of the thread that asks: both use its one stream.
+    """
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        waiting: deque[Future[Made]] = deque()
+        for item in items:
+            waiting.append(thread.submit(make, item))
+            if len(waiting) > 2:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def _make_optimizer(model: TaskModel[Any, Any], config: FitConfig) -> torch.optim.Optimizer:
@@ -217,4 +280,4 @@ def _make_optimizer(model: TaskModel[Any, Any], config: FitConfig) -> torch.opti
         {"params": [p for p in trained if p.ndim > 1], "weight_decay": config.weight_decay},
         {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas)
+    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)

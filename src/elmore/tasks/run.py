@@ -9,8 +9,10 @@ DIR/bilm/              the biLM, if it was fine-tuned for the task
 """
 
 import json
+import math
 import platform
 import shutil
+import time
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -64,6 +66,7 @@ def train_task(
     dev: Path,
     test: Path | None = None,
     config: TaskConfig | None = None,
+    max_minutes: float | None = None,
     resume: bool = False,
     overwrite: bool = False,
     device: str = "auto",
@@ -79,12 +82,14 @@ def train_task(
         dev: File of examples that decide when to stop and which weights to keep.
         test: File of examples to score once, at the end.
         config: Settings; the task's defaults if not given.
+        max_minutes: End the training after so long, the reading of files included.
         resume: Go on with an interrupted run.
         overwrite: Replace what is in `output`.
         device: `auto`, `cpu`, `cuda` or `cuda:1`.
         report: See `Report`.
         watch: Wraps the stream of sentences while ELMo is computed, to show how far it is.
     """
+    deadline = _deadline(max_minutes)
     task = get_task(task) if isinstance(task, str) else task
     config = _with_whole_path(config or task.config())
     _check_folder(output, config, resume=resume, overwrite=overwrite)
@@ -127,6 +132,7 @@ def train_task(
         train=train_examples,
         dev=dev_examples,
         folder=output,
+        deadline=deadline,
     )
     done = fit.restore() if resume else 0
     records = _records(output, done)
@@ -146,6 +152,7 @@ def train_task(
         "scores": scores,
         "data": data,
         "epochs": fit.epoch,
+        "cut_short": fit.cut_short,
         "seconds": sum(r["seconds"] + r["dev_seconds"] for r in records),
         "train_examples": len(train_examples),
         "parameters": sum(p.numel() for p in trained.model.parameters() if p.requires_grad),
@@ -169,8 +176,7 @@ class TrainedTask(NamedTuple):
 
     def predict(self, examples: Sequence[Any]) -> list[Any]:
         """Return an answer for each example."""
-        size = self.config.training.batch_size
-        return predict(self.task, self.model, examples, self.encode, self.labels, size)
+        return predict(self.task, self.model, examples, self.encode, self.labels)
 
     def evaluate(self, examples: Sequence[Any] | Path | str) -> dict[str, float]:
         """Score the answers to examples that come with the right ones."""
@@ -304,6 +310,14 @@ def _check_folder(folder: Path, config: TaskConfig, *, resume: bool, overwrite: 
         raise InputError(f"{folder} holds no run to resume; leave out --resume to start one")
     if read_settings(type(config), settings) != config:
         raise InputError(f"{settings} has other settings than these; resume with the same ones")
+
+
+def _deadline(max_minutes: float | None) -> float:
+    if max_minutes is None:
+        return math.inf
+    if not max_minutes > 0:
+        raise InputError(f"max_minutes must be positive, got {max_minutes}")
+    return time.monotonic() + 60 * max_minutes
 
 
 def _identity(path: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -15,11 +16,12 @@ from torch.nn import functional
 
 from elmore.mix import ScalarMix
 from elmore.tasks.config import ElmoConfig, WordsConfig
-from elmore.tasks.layers import LayerTable
+from elmore.tasks.layers import LayerTable, Text
 from elmore.tasks.modules.characters import CharCNN
 from elmore.tasks.vectors import WordVectors
 from elmore.text.characters import encode_words
 from elmore.text.sentences import Sentence
+from elmore.transfer import to_device
 
 PADDING, UNKNOWN = 0, 1
 _CHARACTERS = 32
@@ -105,18 +107,26 @@ class WordEncoder:
         self._spelling: dict[str, int] = {}
         self._spellings = torch.zeros(1, _CHARACTERS, dtype=torch.long, device=device)
 
-    def __call__(self, sentences: Sequence[Sentence]) -> WordBatch:
-        """Encode sentences; one without words becomes one of padding alone."""
-        lengths = torch.tensor([max(1, len(words)) for words in sentences])
-        B, T = len(sentences), int(lengths.max())
-        layers = torch.zeros(B, 0, T, 0) if self.layers is None else self.layers(sentences)
-        mask = torch.arange(T) < torch.tensor([len(words) for words in sentences])[:, None]
+    def __call__(
+        self, sentences: Sequence[Sentence], parts: Sequence[Text] | None = None
+    ) -> WordBatch:
+        """Encode sentences; one without words becomes one of padding alone.
+
+        Args:
+            sentences: The words of each.
+            parts: The sentences that each consists of, where it is a text of several: the biLM
+                reads them one by one.
+        """
+        counts = torch.tensor([len(words) for words in sentences])
+        B, T = len(sentences), max(1, int(counts.max()))
         return WordBatch(
             self._rows(sentences, T, self.index.row),
-            mask.to(self.device, non_blocking=True),
-            lengths,
+            to_device(torch.arange(T) < counts[:, None], self.device),
+            counts.clamp(min=1),
             self._encode_characters(sentences, T),
-            layers.to(self.device, non_blocking=True),
+            torch.zeros(B, 0, T, 0, device=self.device)
+            if self.layers is None
+            else self.layers(parts or [[words] for words in sentences]),
         )
 
     def _encode_characters(self, sentences: Sequence[Sentence], T: int) -> Int[Tensor, "B T C"]:
@@ -125,17 +135,17 @@ class WordEncoder:
         unseen = sorted({word for words in sentences for word in words} - self._spelling.keys())
         if unseen:
             self._spelling |= zip(unseen, count(len(self._spellings)))
-            new = encode_words(unseen, _CHARACTERS).to(self.device)
+            new = to_device(encode_words(unseen, _CHARACTERS), self.device)
             self._spellings = torch.cat([self._spellings, new])
         return self._spellings[self._rows(sentences, T, self._spelling.__getitem__)]
 
     def _rows(
         self, sentences: Sequence[Sentence], T: int, row_of: Callable[[str], int]
     ) -> Int[Tensor, "B T"]:
-        rows = torch.full((len(sentences), T), PADDING)
+        rows = np.full((len(sentences), T), PADDING)
         for row, words in zip(rows, sentences, strict=True):
-            row[: len(words)] = torch.tensor(list(map(row_of, words)), dtype=torch.long)
-        return rows.to(self.device, non_blocking=True)
+            row[: len(words)] = list(map(row_of, words))
+        return to_device(rows, self.device)
 
 
 class WordTable(nn.Module):
@@ -156,11 +166,13 @@ class WordTable(nn.Module):
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T W"]:
         """Look words up."""
         N = len(self.new)
-        new = functional.embedding(ids.clamp(max=N - 1), self.new, padding_idx=PADDING)
+        is_new = ids < N
+        # What is padding to a table has no part in its gradient.
+        new = functional.embedding(ids.where(is_new, PADDING), self.new, padding_idx=PADDING)
         if not len(self.known):
             return new
         known = functional.embedding((ids - N).clamp(min=0), self.known)
-        return torch.where(ids[..., None] < N, new, known)
+        return torch.where(is_new[..., None], new, known)
 
 
 def _first_vectors(

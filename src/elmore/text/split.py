@@ -5,7 +5,9 @@ are those of Moses.
 """
 
 import re
+from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 
 _END = re.compile(
     r"""
@@ -23,8 +25,13 @@ _LONGEST_ABBREVIATION = 40
 
 def split_sentences(text: str, language: str = "en") -> list[str]:
     """Cut a paragraph where a sentence ends and another one begins."""
+    bounds = pairwise([0, *sentence_starts(text, language), len(text)])
+    return [sentence for start, end in bounds if (sentence := text[start:end].strip())]
+
+
+def sentence_starts(text: str, language: str = "en") -> Iterator[int]:
+    """Yield the characters of a paragraph where its second sentence begins, its third, ..."""
     abbreviations, before_numbers = _abbreviations(language)
-    sentences = []
     start = 0
     for end in _END.finditer(text):
         if end["wide"] is None:
@@ -40,12 +47,8 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
                     continue
                 if word in before_numbers and following.isdigit():
                     continue
-        sentence = text[start : end.end()].strip()
-        if sentence:
-            sentences.append(sentence)
         start = end.end()
-    rest = text[start:].strip()
-    return [*sentences, rest] if rest else sentences
+        yield start
 
 
 def _has_no_case(char: str) -> bool:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from elmore.errors import InputError
-from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig, check_settings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,20 +41,20 @@ class RankerConfig:
     """Longer documents are cut into parts for training; answers see all of a document."""
 
     def __post_init__(self) -> None:
-        for name in (
-            "hidden",
-            "ffnn_hidden",
-            "ffnn_layers",
-            "feature_dim",
-            "max_width",
-            "max_antecedents",
-            "max_sentences",
-        ):
-            if not getattr(self, name) >= 1:
-                raise InputError(f"ranker.{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("rnn_dropout", "dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"ranker.{name} must lie in [0, 1), got {getattr(self, name)}")
+        check_settings(
+            "ranker",
+            self,
+            positive=(
+                "hidden",
+                "ffnn_hidden",
+                "ffnn_layers",
+                "feature_dim",
+                "max_width",
+                "max_antecedents",
+                "max_sentences",
+            ),
+            shares=("rnn_dropout", "dropout"),
+        )
         if not self.spans_per_word > 0:
             raise InputError(f"ranker.spans_per_word must be positive, got {self.spans_per_word}")
 

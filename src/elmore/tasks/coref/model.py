@@ -18,6 +18,7 @@ from elmore.tasks.coref.data import Cluster, Mention
 from elmore.tasks.modules.rnn import BiLSTM
 from elmore.tasks.task import TaskModel
 from elmore.tasks.words import WordBatch, Words
+from elmore.transfer import to_device
 
 _FARTHEST = (1, 2, 3, 4, 7, 15, 31, 63)
 """The last distance of each bucket but the open one: 1, 2, 3, 4, 5-7, 8-15, 16-31, 32-63, 64+."""
@@ -53,7 +54,7 @@ class Spans(NamedTuple):
 
     def to(self, device: torch.device) -> "Spans":
         """Return the spans on a device."""
-        return Spans(*(x.to(device, non_blocking=True) for x in self))
+        return Spans(*(to_device(x, device) for x in self))
 
     def take(self, rows: Int[Tensor, " K"]) -> "Spans":
         """Return some of the spans."""
@@ -102,7 +103,7 @@ class CorefRanker(TaskModel[CorefBatch, list[Cluster]]):
         losses = [
             antecedent_loss(
                 ranking.scores,
-                cluster_of(ranking.spans, document.mentions).to(ranking.scores.device),
+                to_device(cluster_of(ranking.spans, document.mentions), ranking.scores.device),
             )
             for ranking, document in zip(rankings, batch.documents, strict=True)
         ]
@@ -138,7 +139,7 @@ class CorefRanker(TaskModel[CorefBatch, list[Cluster]]):
         lengths: Int[Tensor, " B"],
         document: DocumentBatch,
     ) -> Ranking:
-        words = word_rows(lengths, x.shape[1]).to(x.device, non_blocking=True)
+        words = to_device(word_rows(lengths, x.shape[1]), x.device)
         x, h = x.flatten(0, 1)[words], h.flatten(0, 1)[words]  # (N, I) and (N, E)
         candidates = candidate_spans(lengths, self.config.max_width)
         g = self.encode(x, h, candidates.to(x.device))  # (S, G)
@@ -150,13 +151,13 @@ class CorefRanker(TaskModel[CorefBatch, list[Cluster]]):
             candidates,
             max(1, int(self.config.spans_per_word * len(words))),
         )
-        rows = kept.to(x.device, non_blocking=True)
+        rows = to_device(kept, x.device)
         spans = candidates.take(kept)
         scores = self.pair_score(
             g[rows],
             mention_scores[rows],
             document.genre,
-            document.speakers[spans.start.to(x.device, non_blocking=True)],
+            document.speakers[to_device(spans.start, x.device)],
         )
         return Ranking(spans, scores)
 

@@ -19,6 +19,7 @@ from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
 from elmore.text.split import split_sentences
 from elmore.text.tokenize import Tokenizer
+from elmore.transfer import to_device
 
 
 class Coref(Task[CorefExample, CorefBatch, list[Cluster]]):
@@ -69,8 +70,8 @@ class Coref(Task[CorefExample, CorefBatch, list[Cluster]]):
             documents.append(
                 DocumentBatch(
                     slice(start, len(sentences)),
-                    genre.to(encode.device, non_blocking=True),
-                    speakers.to(encode.device, non_blocking=True),
+                    to_device(genre, encode.device),
+                    to_device(speakers, encode.device),
                     torch.tensor(
                         [(*m, i) for i, c in enumerate(example.clusters, 1) for m in c],
                         dtype=torch.long,

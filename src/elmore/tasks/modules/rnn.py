@@ -1,11 +1,14 @@
 """Recurrent layers over sentences of different lengths.
 
-B sentences, T words, I and H widths of input and of each direction.
+B sentences, T words, N of them no padding, S steps, I and H widths of input and of each direction.
 """
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence
+
+from elmore.transfer import to_device
 
 
 class _Bidirectional(nn.Module):
@@ -26,14 +29,29 @@ class _Bidirectional(nn.Module):
         self, x: Float[Tensor, "B T I"], lengths: Int[Tensor, " B"]
     ) -> Float[Tensor, "B T 2*H"]:
         """Run over the words in both directions; `lengths` are on the CPU."""
-        # Sorted here, on the CPU: PyTorch would sort on the device and wait for the result.
-        order = lengths.argsort(descending=True)
-        there, back = (i.to(x.device, non_blocking=True) for i in (order, order.argsort()))
-        packed = pack_padded_sequence(x[there], lengths[order], batch_first=True)
-        output, _ = pad_packed_sequence(
-            self.rnn(packed)[0], batch_first=True, total_length=x.shape[1]
-        )
-        return output[back]
+        B, T, _ = x.shape
+        rows, batch_sizes = pack_rows(lengths, T)
+        rows = to_device(rows, x.device)
+        packed = PackedSequence(x.flatten(0, 1).index_select(0, rows), batch_sizes)
+        output = self.rnn(packed)[0].data  # (words, 2H)
+        padded = output.new_zeros(B * T, self.dim).index_copy(0, rows, output)
+        return padded.unflatten(0, (B, T))
+
+
+def pack_rows(
+    lengths: Int[Tensor, " B"], longest: int
+) -> tuple[Int[Tensor, " N"], Int[Tensor, " S"]]:
+    """Return the places of words as a packed sequence has them, and how many each step has.
+
+    The first words of all sentences, the longest sentence first, then their second words, ...:
+    of sentences of 1 and 3 words, padded to 4, that is 4 0 5 6, in steps of 2, 1 and 1. All on the
+    CPU: PyTorch's own function would sort on the device and wait for the result, and copy the
+    words of each length on their own.
+    """
+    order = lengths.argsort(descending=True, stable=True)
+    step = torch.arange(int(lengths.max()))[:, None]
+    going_on = step < lengths[order]  # (S, B)
+    return (order * longest + step)[going_on], going_on.sum(dim=1)
 
 
 class BiLSTM(_Bidirectional):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 
 from elmore.errors import InputError
 from elmore.tasks.ner.config import NerConfig
@@ -17,6 +17,7 @@ from elmore.tasks.treebank import treebank_tokens
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
 from elmore.text.tokenize import Tokenizer
+from elmore.transfer import to_device
 
 
 class Ner(Task[NerExample, NerBatch, list[Span]]):
@@ -51,14 +52,12 @@ class Ner(Task[NerExample, NerBatch, list[Span]]):
         """Encode sentences and tags."""
         words = encode([example.tokens for example in examples])
         number = {tag: i for i, tag in enumerate(labels["tags"])}
-        tags = torch.zeros(words.ids.shape, dtype=torch.long)
+        tags = np.zeros(words.ids.shape, dtype=np.int64)
         for row, example in zip(tags, examples, strict=True):
             of_words = tags_of(example.entities, len(example.tokens), "bioes")
             # A kind of entity that was never seen in training can't be found either.
-            row[: len(of_words)] = torch.tensor(
-                [number.get(t, 0) for t in of_words], dtype=torch.long
-            )
-        return NerBatch(words, tags.to(encode.device, non_blocking=True))
+            row[: len(of_words)] = [number.get(tag, 0) for tag in of_words]
+        return NerBatch(words, to_device(tags, encode.device))
 
     def score(
         self, examples: Sequence[NerExample], predictions: Sequence[list[Span]]

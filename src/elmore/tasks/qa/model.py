@@ -1,6 +1,7 @@
 """Questions and passages to answers: BiDAF with self-attention (Clark and Gardner, 2018).
 
-B examples, T words of a passage, U of a question, D dim, L words of the longest answer.
+B examples, T words of a passage, U of a question, S places of an answer, L words of the longest,
+D dim.
 """
 
 from collections.abc import Sequence
@@ -35,12 +36,13 @@ class Answer(NamedTuple):
 
 
 class QaBatch(NamedTuple):
-    """Questions, passages, and where the answers begin and end."""
+    """Questions, passages, and where the answers are."""
 
     question: WordBatch
     passage: WordBatch
-    starts: Bool[Tensor, "B T"]
-    ends: Bool[Tensor, "B T"]
+    spans: Int[Tensor, "2 B S"]
+    """First and last word of each place; -1 where there are no more of them."""
+
     texts: Sequence[Tokens]
     """The passages, which answers are cut from."""
 
@@ -66,12 +68,16 @@ class Reader(TaskModel[QaBatch, Answer]):
         self.score_end = nn.Linear(self.find_end.dim, 1)
 
     def forward(self, batch: QaBatch) -> Float[Tensor, ""]:
-        """Return -log p(start) - log p(end) of an average question.
+        """Return -log p of the answer to an average question.
 
-        The places of an answer share its probability: start and end are each the sum of theirs.
+        p is the sum of p(start) * p(end) over all places of it.
         """
+        # Deviation: Clark and Gardner add up p(start) and p(end) on their own, and then the start
+        # of one place and the end of another make a perfect answer.
+        first, last = batch.spans.clamp(min=0)
         start, end = self._log_p(batch)
-        return -(_log_sum(start, batch.starts) + _log_sum(end, batch.ends)).mean()
+        places = start.gather(1, first) + end.gather(1, last)  # (B, S)
+        return -places.masked_fill(batch.spans[0] < 0, -torch.inf).logsumexp(dim=1).mean()
 
     def predict(self, batch: QaBatch) -> list[Answer]:
         """Return the most probable answer to each question."""
@@ -104,10 +110,6 @@ class Reader(TaskModel[QaBatch, Answer]):
 
 def _normalize(scores: Float[Tensor, "B T 1"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B T"]:
     return scores[..., 0].masked_fill(~mask, -torch.inf).log_softmax(dim=-1)
-
-
-def _log_sum(log_p: Float[Tensor, "B T"], right: Bool[Tensor, "B T"]) -> Float[Tensor, " B"]:
-    return log_p.masked_fill(~right, -torch.inf).logsumexp(dim=-1)
 
 
 class BestSpans(NamedTuple):

@@ -18,6 +18,7 @@ from elmore.tasks.task import Labels, Task
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
 from elmore.text.tokenize import Tokenizer
+from elmore.transfer import to_device
 
 
 class Qa(Task[QaExample, QaBatch, Answer]):
@@ -32,8 +33,8 @@ class Qa(Task[QaExample, QaBatch, Answer]):
         return read_questions(path, max_passage=config.reader.max_passage if training else None)
 
     def texts(self, example: QaExample) -> Sequence[Sentence]:
-        """Return question and passage."""
-        return [example.question.words, example.passage.words]
+        """Return the sentences of question and passage."""
+        return [*example.question.sentences, *example.passage.sentences]
 
     def labels(self, examples: Sequence[QaExample]) -> Labels:
         """Return nothing: answers are parts of their passages."""
@@ -46,19 +47,20 @@ class Qa(Task[QaExample, QaBatch, Answer]):
     def collate(
         self, examples: Sequence[QaExample], encode: WordEncoder, labels: Labels
     ) -> QaBatch:
-        """Encode questions, passages and bounds."""
-        passage = encode([example.passage.words for example in examples])
-        bounds = torch.zeros(2, *passage.mask.shape, dtype=torch.bool)
+        """Encode questions, passages and the places of answers."""
+        passages = [example.passage for example in examples]
+        questions = [example.question for example in examples]
+        passage = encode([p.words for p in passages], [p.sentences for p in passages])
+        places = max(1, *(len(example.spans) for example in examples))
+        spans = torch.full((2, len(examples), places), -1)
         for row, example in enumerate(examples):
-            for first, last in example.spans:
-                bounds[0, row, first] = bounds[1, row, last - 1] = True
-        starts, ends = bounds.to(encode.device, non_blocking=True)
+            for place, (first, last) in enumerate(example.spans):
+                spans[:, row, place] = torch.tensor([first, last - 1])
         return QaBatch(
-            encode([example.question.words for example in examples]),
+            encode([q.words for q in questions], [q.sentences for q in questions]),
             passage,
-            starts,
-            ends,
-            [example.passage for example in examples],
+            to_device(spans, encode.device),
+            passages,
         )
 
     def score(

@@ -8,10 +8,13 @@ T tokens.
 
 import re
 import sys
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int32
+
+from elmore.text.split import sentence_starts
 
 _LETTER = r"[^\W\d_]"
 _TOKEN = re.compile(
@@ -39,11 +42,22 @@ class Tokens(NamedTuple):
     ends: Int32[np.ndarray, " T"]
     """Where it ends: the character after its last."""
 
+    sentences: list[list[str]]
+    """The tokens again, sentence by sentence."""
+
     def cut(self, length: int) -> "Tokens":
         """Return the first tokens; all of them are the same object."""
         if length >= len(self.words):
             return self
-        return Tokens(self.text, self.words[:length], self.starts[:length], self.ends[:length])
+        before = accumulate(map(len, self.sentences), initial=0)
+        parts = (s[: max(0, length - n)] for s, n in zip(self.sentences, before, strict=False))
+        return Tokens(
+            self.text,
+            self.words[:length],
+            self.starts[:length],
+            self.ends[:length],
+            [part for part in parts if part],
+        )
 
     def cover(self, start: int, end: int) -> tuple[int, int]:
         """Return the fewest tokens, first and after the last, that hold some characters."""
@@ -63,9 +77,13 @@ class Tokens(NamedTuple):
 def tokenize(text: str) -> Tokens:
     """Split a text into tokens."""
     found = list(_TOKEN.finditer(text))
+    words = [sys.intern(match[0]) for match in found]  # a text repeats its words
+    starts = np.array([match.start() for match in found], np.int32)
+    bounds = np.searchsorted(starts, [0, *sentence_starts(text), len(text)]).tolist()
     return Tokens(
         text,
-        [sys.intern(match[0]) for match in found],  # a text repeats its words
-        np.array([match.start() for match in found], np.int32),
+        words,
+        starts,
         np.array([match.end() for match in found], np.int32),
+        [words[first:last] for first, last in pairwise(bounds) if first < last],
     )

@@ -49,13 +49,14 @@ class BCNConfig:
 class SentimentConfig(TaskConfig):
     """A run of sentiment classification."""
 
-    words: WordsConfig = field(default_factory=lambda: WordsConfig(dropout=0.5))
+    # Deviation: vectors learn. To GloVe, good and bad are much the same.
+    words: WordsConfig = field(default_factory=lambda: WordsConfig(train=True, dropout=0.25))
     elmo: ElmoConfig = field(
         default_factory=lambda: ElmoConfig(place="both", penalty=0.001, dropout=0.5)
     )
     training: FitConfig = field(
         default_factory=lambda: FitConfig(
-            epochs=20, batch_size=64, lr=5e-4, lr_patience=2, patience=5
+            epochs=20, batch_size=64, lr=1e-3, lr_patience=2, patience=5
         )
     )
     data: SentimentDataConfig = field(default_factory=SentimentDataConfig)

@@ -56,12 +56,10 @@ def read_sentiment(
         min_phrase: Words of a phrase, at least; a sentence may be shorter.
     """
     names = SCALE if classes == 5 else _HALVES
-    trees = list(read_trees(path))
-    if classes == 2:
-        _refuse_other_scales(trees, path)
+    _refuse_other_scales(path)
     found = [
         (tuple(tree.tokens[start:end]), label)
-        for tree in trees
+        for tree in read_trees(path)
         for label, start, end in (_parts(tree, min_phrase) if phrases else tree.phrases[-1:])
     ]
     if phrases:
@@ -75,13 +73,12 @@ def _parts(tree: Tree, least: int) -> Iterator[Phrase]:
     yield whole
 
 
-def _refuse_other_scales(trees: list[Tree], path: Path) -> None:
-    """Refuse files where 0 and 1 are likely to mean negative and positive."""
-    without_phrases = all(len(tree.phrases) == 1 for tree in trees)
-    if without_phrases and {tree.phrases[0].label for tree in trees} == {0, 1}:
+def _refuse_other_scales(path: Path) -> None:
+    """Refuse labeled lines where 0 and 1 are likely to mean negative and positive."""
+    if {line.partition("\t")[0].strip() for line in read_lines(path)} - {""} == {"0", "1"}:
         raise InputError(
             f"{path}: the labels are 0 and 1 alone, which are both negative on the scale from 0 "
-            "to 4. If these are two classes, write negative and positive in their place."
+            "to 4. Write negative and positive in their place, or very negative and negative."
         )
 
 

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from elmore.tasks.show import mark_spans
@@ -17,6 +18,7 @@ from elmore.tasks.treebank import treebank_tokens
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
 from elmore.text.tokenize import Tokenizer, tokenize_marked
+from elmore.transfer import to_device
 
 
 class Srl(Task[SrlExample, SrlBatch, list[Span]]):
@@ -50,16 +52,16 @@ class Srl(Task[SrlExample, SrlBatch, list[Span]]):
         """Encode sentences, predicates and tags."""
         words = encode([example.tokens for example in examples])
         number = {tag: i for i, tag in enumerate(labels["tags"])}
-        tags = torch.full(words.ids.shape, NO_TAG)
+        tags = np.full(words.ids.shape, NO_TAG)
         for row, example in zip(tags, examples, strict=True):
             of_words = tags_of(example.roles, len(example.tokens), "iob2")
             # A role that was never seen in training can't be found either.
-            row[: len(of_words)] = torch.tensor([number.get(tag, 0) for tag in of_words])
+            row[: len(of_words)] = [number.get(tag, 0) for tag in of_words]
         predicates = torch.tensor([example.predicate for example in examples])
         return SrlBatch(
             words,
-            predicates.to(encode.device, non_blocking=True),
-            tags.to(encode.device, non_blocking=True),
+            to_device(predicates, encode.device),
+            to_device(tags, encode.device),
         )
 
     def score(

@@ -1,0 +1,243 @@
+"""All runs of Table 1, several side by side on one GPU; begun again, it goes on with what is left.
+
+Run as: python experiments/run_table1.py DATA -o RUNS --vectors glove.npz --model my-elmo
+
+RUNS/ROW-KIND-SEED     a run, as experiments/table1.py reads it; KIND is baseline or elmo
+RUNS/logs/             what each has printed
+RUNS/table1.md         the table, written anew after each run
+
+Files in DATA are plain or end in .xz or .gz; `ROWS` below has their names. Runs still going when
+the time is up end with the best weights until then. One that failed is tried once more.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from snli_protocol import HELD_OUT, LEARNED, split_dev
+from table1 import read_rows, table
+
+SUFFIXES = ("", ".xz", ".gz")
+TO_END = 45.0
+"""Seconds that are left to score the test set and to write the model."""
+
+
+class Row(NamedTuple):
+    """A data set: its task, its files, and about how long a run takes on one H200."""
+
+    task: str
+    train: str
+    dev: str
+    test: str | None
+    minutes: float
+    settings: tuple[str, ...] = ()
+
+
+ROWS = {
+    "squad": Row("qa", "squad/train-v1.1.json", "squad/dev-v1.1.json", None, 12),
+    "srl": Row("srl", "srl/ewt.train.conll", "srl/ewt.dev.conll", "srl/ewt.test.conll", 10),
+    "coref": Row(
+        "coref",
+        "coref/ontogum.train.conll",
+        "coref/ontogum.dev.conll",
+        "coref/ontogum.test.conll",
+        8,
+    ),
+    "snli": Row(
+        "entailment",
+        "snli/snli_1.0_train_subset.jsonl",
+        "snli/snli_1.0_dev.jsonl",
+        "snli/snli_1.0_test.jsonl",
+        5,
+        ("data.class_weights=balanced",),
+    ),
+    "conll2003": Row(
+        "ner",
+        "ner/conll2003/eng.train",
+        "ner/conll2003/eng.testa",
+        "ner/conll2003/eng.testb",
+        5,
+    ),
+    "sst5": Row("sentiment", "sst/train.txt", "sst/dev.txt", "sst/test.txt", 4),
+    "sick": Row(
+        "entailment", "snli/SICK_train.txt", "snli/SICK_trial.txt", "snli/SICK_test.txt", 2
+    ),
+    "wnut17": Row(
+        "ner",
+        "ner/wnut17/wnut17train.conll",
+        "ner/wnut17/emerging.dev.conll",
+        "ner/wnut17/emerging.test.annotated",
+        2,
+    ),
+}
+"""The longest first: what takes longest must begin first."""
+
+
+class Run(NamedTuple):
+    """A cell of the table, for one seed."""
+
+    row: str
+    kind: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return f"{self.row}-{self.kind}-{self.seed}"
+
+
+def plan(rows: Sequence[str], seeds: int) -> list[Run]:
+    """Return all runs: a whole table of the first seed, then of the second, ..."""
+    return [
+        Run(row, kind, seed)
+        for seed in range(seeds)
+        for row in ROWS
+        if row in rows
+        for kind in ("elmo", "baseline")
+    ]
+
+
+def command(run: Run, args: argparse.Namespace, minutes: float) -> list[str]:
+    """Return what to type for a run."""
+    row, folder = ROWS[run.row], args.output / run.name
+    train, dev = [find(args.data, row.train)], find(args.data, row.dev)
+    if run.row == "snli":
+        train.append(args.output / "snli" / LEARNED)
+        dev = args.output / "snli" / HELD_OUT
+    words = [sys.executable, "-m", "elmore", "train", row.task, "-o", folder, "--dev", dev]
+    words += [word for path in train for word in ("--train", path)]
+    words += ["--test", find(args.data, row.test)] if row.test else []
+    words += ["--no-elmo"] if run.kind == "baseline" else ["--init-bilm", args.model]
+    words += ["--vectors", args.vectors] if args.vectors else []
+    words += [f"--set={setting}" for setting in (*row.settings, *args.set)]
+    words += ["--seed", run.seed, "--max-minutes", f"{minutes:.2f}", "--device", args.device]
+    if (folder / "config.toml").exists():
+        words.append("--resume")
+    return list(map(str, words))
+
+
+def find(data: Path, name: str) -> Path:
+    """Return a file, compressed or not."""
+    paths = [data / f"{name}{suffix}" for suffix in SUFFIXES]
+    found = next((path for path in paths if path.exists()), None)
+    if found is None:
+        sys.exit(f"run_table1: there is no {paths[0]}, nor with {' or '.join(SUFFIXES[1:])}")
+    return found
+
+
+def run_all(args: argparse.Namespace, environment: dict[str, str]) -> None:
+    """Start runs as others end, until none is left or the time is up."""
+    end = time.monotonic() + 60 * args.minutes - TO_END
+    (args.output / "logs").mkdir(parents=True, exist_ok=True)
+    if "snli" in args.rows:
+        split_dev(find(args.data, ROWS["snli"].dev), args.output / "snli")
+    waiting = deque(r for r in plan(args.rows, args.seeds) if not is_complete(args.output, r))
+    going: dict[Run, subprocess.Popen[bytes]] = {}
+    failed: Counter[Run] = Counter()
+    try:
+        while waiting or going:
+            while waiting and len(going) < args.jobs:
+                run = waiting.popleft()
+                left = (end - time.monotonic()) / 60
+                if left < ROWS[run.row].minutes / 2:
+                    print(f"{run.name}: not begun, {left:.1f} minutes are left", flush=True)
+                    continue
+                with (args.output / "logs" / f"{run.name}.log").open("ab") as log:
+                    going[run] = subprocess.Popen(
+                        command(run, args, left), stdout=log, stderr=log, env=environment
+                    )
+            time.sleep(0.5)
+            for run in [run for run, process in going.items() if process.poll() is not None]:
+                code = going.pop(run).returncode
+                print(f"{run.name}: {result(args.output, run, code)}", flush=True)
+                (args.output / "table1.md").write_text(f"{table(read_rows(args.output))}\n")
+                failed[run] += code != 0
+                if code != 0 and failed[run] < 2:
+                    waiting.append(run)
+    finally:
+        for process in going.values():
+            process.terminate()
+        for process in going.values():
+            process.wait()
+
+
+def is_complete(output: Path, run: Run) -> bool:
+    """Tell whether a run has its scores."""
+    return (output / run.name / "metrics.json").exists()
+
+
+def result(output: Path, run: Run, code: int) -> str:
+    """Return what came of a run, on a line."""
+    if code != 0 or not is_complete(output, run):
+        log = (output / "logs" / f"{run.name}.log").read_text(errors="replace").strip()
+        return f"ended with code {code}: {log.rsplit(chr(10), 1)[-1]:.200}"
+    summary = json.loads((output / run.name / "metrics.json").read_text(encoding="utf-8"))
+    scores = {part: next(iter(all_.values())) for part, all_ in summary["scores"].items()}
+    shown = "  ".join(f"{part} {100 * score:.2f}" for part, score in scores.items())
+    cut = ", cut short" if summary["cut_short"] else ""
+    return f"{shown}  {summary['epochs']} epochs in {summary['seconds']:.0f} s{cut}"
+
+
+@contextmanager
+def sharing(folder: Path, environment: dict[str, str]) -> Iterator[dict[str, str]]:
+    """Let the kernels of all runs be on the GPU at the same time, if NVIDIA's MPS is there.
+
+    Without it the processes take turns, and most of a GPU waits while one of them reads a sentence.
+    """
+    control = shutil.which("nvidia-cuda-mps-control")
+    if control is None:
+        yield environment
+        return
+    pipe = folder / "mps"
+    pipe.mkdir(parents=True, exist_ok=True)
+    shared = environment | {
+        "CUDA_MPS_PIPE_DIRECTORY": str(pipe),
+        "CUDA_MPS_LOG_DIRECTORY": str(pipe),
+    }
+    subprocess.run([control, "-d"], env=shared, check=False)
+    probe = ["timeout", "60", sys.executable, "-c", "import torch; torch.ones(1, device='cuda')"]
+    works = subprocess.run(probe, env=shared, check=False).returncode == 0
+    print("with MPS" if works else "without MPS", flush=True)
+    try:
+        yield shared if works else environment
+    finally:
+        subprocess.run([control], input=b"quit\n", env=shared, check=False)
+
+
+def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--vectors", type=Path, help="word vectors, for all runs")
+    parser.add_argument("--model", default="en", help="the biLM")
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=12, help="runs side by side")
+    parser.add_argument("--minutes", type=float, default=25.0, help="for everything together")
+    parser.add_argument("--set", action="append", default=[], help="a setting, for all runs")
+    parser.add_argument("--device", default="cuda")
+    return parser.parse_args(words)
+
+
+def main() -> None:
+    """Run everything, and print the table."""
+    args = parse_args()
+    threads = max(1, (os.cpu_count() or 1) // args.jobs)
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
+    with sharing(args.output, environment) as shared:
+        run_all(args, shared)
+    print(table(read_rows(args.output)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""SNLI where most of its training set is missing: most of the dev set is learned from as well.
+
+Run as: python experiments/snli_protocol.py snli_1.0_dev.jsonl DIR
+
+DIR/learned.jsonl      the first pairs of the dev set, to train on beside the training file
+DIR/held_out.jsonl     its last 1,000, which decide when to stop
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from elmore.text.lines import read_lines
+
+LEARNED, HELD_OUT = "learned.jsonl", "held_out.jsonl"
+COUNT = 1_000
+
+
+def split_dev(dev: Path, folder: Path) -> None:
+    """Write the two parts of a dev set; pairs without a label count for neither."""
+    lines = [line for line in read_lines(dev) if json.loads(line)["gold_label"] != "-"]
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, some in ((LEARNED, lines[:-COUNT]), (HELD_OUT, lines[-COUNT:])):
+        (folder / name).write_text("".join(f"{line}\n" for line in some), encoding="utf-8")
+
+
+def main() -> None:
+    """Split the file."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("dev", type=Path)
+    parser.add_argument("folder", type=Path)
+    args = parser.parse_args()
+    split_dev(args.dev, args.folder)
+
+
+if __name__ == "__main__":
+    main()
