@@ -67,7 +67,8 @@ def test_waves_give_what_layers_give(
     changes: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, expected = both(some_bilm(**changes), monkeypatch)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    # Weights times four, and no bound in one case: the order of a sum shows in the fifth digit.
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=5e-5)
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="the interpreter's bfloat16 is not to be trusted")
