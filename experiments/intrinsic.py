@@ -1,6 +1,6 @@
 """Section 5.3 of the paper: what each layer knows of senses (Table 5) and tags (Table 6).
 
-Run as: python experiments/intrinsic.py MODEL --wsd DIR --pos DIR [--json]
+Run as: python experiments/intrinsic.py MODEL --wsd DIR --pos DIR [--precision bf16] [--json]
 
 Files are plain or end in .xz, the evaluation sets a folder or a .tar.xz:
 
@@ -122,6 +122,7 @@ def main() -> None:
     parser.add_argument("--pos", type=Path, metavar="DIR", help="a treebank in CoNLL-U")
     parser.add_argument("--tags", choices=("xpos", "upos"), default="xpos", help="of the treebank")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--precision", default="fp32", help="fp32, bf16 or, on a CPU, int8")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     args = parser.parse_args()
     if not (args.wsd or args.pos):
@@ -138,7 +139,7 @@ def main() -> None:
 
 def measure(args: argparse.Namespace) -> Table:
     """Load the model and fill the table."""
-    embedder = elmore.load(args.model, device=args.device)
+    embedder = elmore.load(args.model, device=args.device, precision=args.precision)
     table: Table = {FIRST_SENSE: {}}
     table |= {f"layer {layer}": {} for layer in range(embedder.num_layers)}
     if args.wsd:
