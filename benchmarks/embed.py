@@ -1,15 +1,20 @@
-"""Words a second on this computer, beside the plain way to write the same model in PyTorch.
+"""Words a second on this computer, beside AllenNLP if it is there and a plain PyTorch model.
 
 Run as: python benchmarks/embed.py [tiny|small|medium|original]
+
+For AllenNLP, see benchmarks/allennlp_bilm.py. All programs have the same weights and sentences.
 """
 
 import random
 import sys
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import torch
+from allennlp_bilm import find_allennlp
 from torch import Tensor, nn
 
 import elmore
@@ -48,37 +53,50 @@ class Plain(nn.Module):
         ]
 
 
-def words_per_second(run: Callable[[], object], words: int) -> float:
-    """Return the best of three runs after one that does not count."""
+def best_seconds(run: Callable[[], object]) -> float:
+    """Return the fastest of three runs after one that does not count."""
 
     def once() -> float:
         began = time.perf_counter()
         run()
-        return words / (time.perf_counter() - began)
+        return time.perf_counter() - began
 
     once()
-    return max(once() for _ in range(3))
+    return min(once() for _ in range(3))
+
+
+def programs(bilm: elmore.BiLM) -> Iterator[tuple[str, Callable[[list[list[str]]], object]]]:
+    """Yield the programs to compare, the one to compare with first."""
+    if allennlp := find_allennlp(bilm):
+        yield "AllenNLP", allennlp
+    yield "nn.LSTM(proj_size)", Plain(bilm)
+    for precision in ("fp32", "bf16", "int8"):
+        yield f"elmore, {precision}", Embedder(bilm, device="cpu", precision=precision).embed
 
 
 def main() -> None:
     """Print one line a program."""
+    warnings.filterwarnings("ignore", ".*projections", UserWarning)  # no oneDNN for nn.LSTM
     size = sys.argv[1] if len(sys.argv) > 1 else "original"
     torch.manual_seed(0)
     bilm = elmore.BiLM(getattr(elmore.BiLMConfig, size)())
     batch = sentences()
     words = sum(map(len, batch))
-    print(f"{size}, {words} words in {len(batch)} sentences, {torch.get_num_threads()} threads")
-    plain = Plain(bilm)
-    reference = words_per_second(lambda: plain(batch), words)
-    print(f"nn.LSTM(proj_size), every token encoded  {reference:8,.0f} words/s")
+    alone = [[word for sentence in batch for word in sentence][:50]]
     exact = Embedder(bilm, device="cpu").embed(batch)
-    for precision in ("fp32", "bf16", "int8"):
-        embedder = Embedder(bilm, device="cpu", precision=precision)
-        ours = words_per_second(lambda e=embedder: e.embed(batch), words)
-        cosine = lowest_cosine(embedder.embed(batch), exact)
+    print(f"{size}, {words} words in {len(batch)} sentences, {torch.get_num_threads()} threads\n")
+    print(f"{'':20}  {'words/s':>14}  {'50 words alone':>20}  {'lowest cosine to fp32':>21}")
+    first: tuple[float, float] | None = None
+    for name, run in programs(bilm):
+        seconds = best_seconds(partial(run, batch)), best_seconds(partial(run, alone))
+        first = first or seconds
+        (speed, quick), cosine = (a / b for a, b in zip(first, seconds, strict=True)), ""
+        if name.startswith("elmore"):
+            cosine = f"{lowest_cosine(run(batch), exact):21.5f}"
         print(
-            f"elmore, {precision:4} {'':27} {ours:8,.0f} words/s  x{ours / reference:.1f}  "
-            f"lowest cosine to fp32 {cosine:.5f}"
+            f"{name:20}  {words / seconds[0]:7,.0f} x{speed:5.1f}  "
+            f"{1000 * seconds[1]:10,.0f} ms x{quick:5.1f}  {cosine}",
+            flush=True,
         )
 
 
