@@ -12,7 +12,7 @@ from itertools import accumulate, chain, pairwise
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from elmore.bilm.model import BiLM, BiLMState
@@ -30,6 +30,9 @@ Twin = BiLM | PackedBiLM | StreamedBiLM
 Pick = Callable[[Float[Tensor, "B J T D"]], Tensor]
 """All layers to those that are wanted, (B, J, T, D) or (B, T, D), in the type that is wanted."""
 
+Contextualize = Callable[[Float[Tensor, "B T D"], Bool[Tensor, "B T"]], Float[Tensor, "B J T E"]]
+"""Token vectors and their mask to the layers of the words."""
+
 _BATCHES_SORTED = 8  # sentences of so many batches are sorted by length together
 _BATCHES_AHEAD = 2  # on which a GPU works while the caller has the one before
 
@@ -38,15 +41,21 @@ def in_sequence(
     sentences: Iterable[list[str]], bilm: Twin, words: WordTable, pick: Pick
 ) -> Iterator[Batch]:
     """Embed one sentence after the other, each from the state that the one before left."""
-    state = None
+    state: BiLMState | None = None
+
+    def go_on(x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B J T E"]:
+        nonlocal state
+        with _evaluating(bilm):
+            layers, state = bilm.contextualize(x, mask, state)
+        return layers
+
     for tokens in sentences:
-        vectors, state = _run([tokens], bilm, words, pick, state)
-        yield [tokens], vectors
+        yield [tokens], _run([tokens], words, go_on, pick)
 
 
 def in_groups(
     sentences: Iterable[list[str]],
-    bilm: Twin,
+    bilm: BiLM | PackedBiLM,
     words: WordTable,
     pick: Pick,
     max_words: int,
@@ -54,21 +63,18 @@ def in_groups(
     """Embed sentences of like length together, so that there is little padding."""
     for window in _windows(sentences, max_words * _BATCHES_SORTED):
         found: dict[int, np.ndarray] = {}
-        for rows in group_by_length([len(tokens) + 2 for tokens in window], max_words):
-            vectors, _ = _run([window[row] for row in rows], bilm, words, pick, None)
-            found |= zip(rows, vectors, strict=True)
+        with _evaluating(bilm):
+            for rows in group_by_length([len(tokens) + 2 for tokens in window], max_words):
+                some = [window[row] for row in rows]
+                found |= zip(rows, _run(some, words, bilm.contextualize_words, pick), strict=True)
         # One by one, so that what the caller has dropped is gone.
         yield window, (found.pop(row) for row in range(len(window)))
 
 
 @torch.inference_mode()
 def _run(
-    sentences: Sequence[list[str]],
-    bilm: Twin,
-    words: WordTable,
-    pick: Pick,
-    state: BiLMState | None,
-) -> tuple[list[Float[np.ndarray, "..."]], BiLMState]:
+    sentences: Sequence[list[str]], words: WordTable, contextualize: Contextualize, pick: Pick
+) -> list[Float[np.ndarray, "..."]]:
     """Embed one padded batch."""
     framed = [frame(tokens) for tokens in sentences]
     lengths = torch.tensor([len(tokens) for tokens in framed])
@@ -77,15 +83,13 @@ def _run(
         words.vectors[rows].split(lengths.tolist()), batch_first=True
     )  # (B, T, D)
     mask = torch.arange(x.shape[1]) < lengths[:, None]
-    with _evaluating(bilm):
-        output = bilm.contextualize(x, mask.to(x.device), state)
-    picked = pick(output.layers).cpu().numpy()  # (B, J, T, D) or (B, T, D)
+    layers = contextualize(x, mask.to(x.device))
+    picked = pick(layers).cpu().numpy()  # (B, J, T, D) or (B, T, D)
     # Copies: a view of one sentence would keep the whole padded batch alive.
-    vectors = [
+    return [
         row[..., 1 : len(tokens) + 1, :].copy()
         for row, tokens in zip(picked, sentences, strict=True)
     ]
-    return vectors, output.state
 
 
 def in_streams(

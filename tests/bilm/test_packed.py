@@ -42,6 +42,17 @@ def test_a_packed_twin_gives_the_same(variant: tuple[BiLM, TokenBatch]) -> None:
 
 @needs_packing
 @torch.inference_mode()
+def test_words_need_no_mark_at_the_end(variant: tuple[BiLM, TokenBatch]) -> None:
+    bilm, batch = variant
+    twin = PackedBiLM(bilm)
+    found = twin.contextualize_words(twin.encode(batch.ids), batch.mask)[:, :, 1:-1]
+    expected = bilm(*batch).layers[:, :, 1:-1]
+    inside = batch.word_mask[:, None, :, None]
+    torch.testing.assert_close(found * inside, expected * inside, rtol=0, atol=2e-6)
+
+
+@needs_packing
+@torch.inference_mode()
 def test_state_goes_in_and_comes_out(bilm: BiLM) -> None:
     batch = batch_sentences(SENTENCES, lambda words: encode_words(words, 50))
     twin = PackedBiLM(bilm)

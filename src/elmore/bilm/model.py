@@ -71,6 +71,12 @@ class BiLM(nn.Module):
         layers = torch.stack([torch.cat(pair, dim=-1) for pair in pairs], dim=1)  # (B, J, T, 2D)
         return BiLMOutput(layers * mask[:, None, :, None], ahead_state + behind_state)
 
+    def contextualize_words(
+        self, x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]
+    ) -> Float[Tensor, "B J T 2*D"]:
+        """Return the layers of the words between two marks, and anything for the marks."""
+        return self.contextualize(x, mask).layers
+
     def _check_width(self, ids: Int[Tensor, "B T *C"]) -> None:
         expected = () if self.config.vocab_size is not None else (self.config.max_characters,)
         if ids.shape[2:] != expected:

@@ -79,11 +79,30 @@ class PackedBiLM(nn.Module):
         state: BiLMState | None = None,
     ) -> BiLMOutput:
         """Run both directions over token vectors that are there already."""
+        return self._run(x, mask, state, left_out=0)
+
+    def contextualize_words(
+        self, x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]
+    ) -> Float[Tensor, "B J T 2*D"]:
+        """Return the layers of the words between two marks, and anything for the marks.
+
+        A direction comes to the mark at its end when it has read all words, and need not read it.
+        """
+        return self._run(x, mask, None, left_out=1).layers
+
+    def _run(
+        self,
+        x: Float[Tensor, "B T D"],
+        mask: Bool[Tensor, "B T"],
+        state: BiLMState | None,
+        left_out: int,
+    ) -> BiLMOutput:
+        """Run both directions, each over a sentence without its last tokens."""
         B, T, D = x.shape
         L = self.config.num_layers
         order = mask.sum(dim=1).argsort(descending=True)  # the longest sentence first
         lengths = mask.sum(dim=1)[order]
-        steps = [int((lengths > t).sum()) for t in range(int(lengths[0]))]
+        steps = [int((lengths - left_out > t).sum()) for t in range(int(lengths[0]) - left_out)]
         flat = x.reshape(B * T, D)
         layers = x.new_zeros(L + 1, B * T, 2 * D)
         layers[0] = torch.cat([flat, flat], dim=-1) * mask.reshape(-1, 1)
