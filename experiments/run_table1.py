@@ -141,6 +141,8 @@ def run_all(args: argparse.Namespace, environment: dict[str, str]) -> None:
     if "snli" in args.rows:
         split_dev(find(args.data, ROWS["snli"].dev), args.output / "snli")
     waiting = deque(r for r in plan(args.rows, args.seeds) if not is_complete(args.output, r))
+    for run in waiting:
+        command(run, args, 0)  # so that a missing file is found before anything runs
     going: dict[Run, subprocess.Popen[bytes]] = {}
     failed: Counter[Run] = Counter()
     try:

@@ -16,14 +16,14 @@ from typing import NamedTuple
 from elmore.tasks import get_task
 
 PAPER = {
-    "squad": (81.1, 85.8),
-    "snli": (88.0, 88.7),
-    "srl": (81.4, 84.6),
-    "coref": (67.2, 70.4),
-    "conll2003": (90.15, 92.22),
-    "sst5": (51.4, 54.7),
+    "squad": ("SQuAD test", 81.1, 85.8),
+    "snli": ("all of SNLI", 88.0, 88.7),
+    "srl": ("OntoNotes", 81.4, 84.6),
+    "coref": ("OntoNotes", 67.2, 70.4),
+    "conll2003": ("the same", 90.15, 92.22),
+    "sst5": ("the same", 51.4, 54.7),
 }
-"""Test scores of Peters et al. (2018) by row, where the set is the same or of the same kind."""
+"""Test scores of Peters et al. (2018) by row, and the set that they are for."""
 
 
 class Row(NamedTuple):
@@ -70,15 +70,15 @@ def table(rows: list[Row]) -> str:
     """Return the rows as Markdown, beside the paper's."""
     lines = [
         "| set | runs | baseline | + ELMo | error reduction "
-        "| paper: baseline | + ELMo | error reduction |",
-        "|---|---|---|---|---|---|---|---|",
+        "| paper: set | baseline | + ELMo | error reduction |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        paper = "| | | |"
+        paper = "| | | | |"
         if row.name in PAPER:
-            theirs = Row(row.name, *([score] for score in PAPER[row.name]))
-            before, after = PAPER[row.name]
-            paper = f"| {before} | {after} | {theirs.error_reduction:.1f} % |"
+            name, before, after = PAPER[row.name]
+            theirs = Row(name, [before], [after])
+            paper = f"| {name} | {before} | {after} | {theirs.error_reduction:.1f} % |"
         runs = f"{len(row.baseline)}, {len(row.elmo)}"
         runs += f" ({row.cut_short} cut short)" if row.cut_short else ""
         ours = f"| {row.name} | {runs} | {show(row.baseline)} | {show(row.elmo)} "

@@ -59,6 +59,28 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         previous.unlink(missing_ok=True)
 
 
+def make_way(folder: Path, marker: str) -> None:
+    """Clear the place of a folder that takes long to make.
+
+    If what is there is complete, as the file `marker` in it tells, it is kept beside it, under a
+    name of our own, until `drop_previous` says that the new one is complete too.
+    """
+    previous = _previous(folder)
+    if (folder / marker).exists() and not previous.exists():
+        folder.replace(previous)
+    elif folder.exists():
+        shutil.rmtree(folder)
+
+
+def drop_previous(folder: Path) -> None:
+    """Remove what had to make way for a folder that is complete now."""
+    shutil.rmtree(_previous(folder), ignore_errors=True)
+
+
+def _previous(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.previous")
+
+
 def _temporary_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 

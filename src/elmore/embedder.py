@@ -243,6 +243,10 @@ class Embedder:
             dtype=dtype,
         )
 
+    def free(self) -> None:
+        """Free what was made to embed fast; it is made again when it is needed."""
+        self._twin = None
+
     def _fast(self) -> BiLM | PackedBiLM | StreamedBiLM:
         """Return the biLM that computes: where it is of use, a twin of ours.
 

@@ -45,8 +45,9 @@ class Fetcher:
         """Begin to copy a tensor, which is to be left alone from now on."""
         if not tensor.is_cuda:
             return self._thread.submit(Tensor.numpy, tensor)
+        tensor = tensor.contiguous()
         computed = torch.cuda.current_stream(tensor.device).record_event()
-        return self._thread.submit(self._fetch, tensor.contiguous(), computed)
+        return self._thread.submit(self._fetch, tensor, computed)
 
     @torch.inference_mode()
     def _fetch(self, tensor: Tensor, computed: torch.cuda.Event) -> np.ndarray:

@@ -249,6 +249,7 @@ def test_what_was_complete_stays_until_the_new_run_is(
             [text], tmp_path / "run", config, cache=tmp_path / "c", workers=1, device="cpu", **more
         )
 
+    (tmp_path / "run.previous").mkdir()  # somebody else's
     run()
     old = (tmp_path / "run" / "model.safetensors").read_bytes()
 
@@ -258,9 +259,10 @@ def test_what_was_complete_stays_until_the_new_run_is(
 
     with pytest.raises(InterruptedRunError):
         run(overwrite=True, report=strike)
-    assert (tmp_path / "run.previous" / "model.safetensors").read_bytes() == old
+    assert (tmp_path / ".run.previous" / "model.safetensors").read_bytes() == old
     run(resume=True)
-    assert not (tmp_path / "run.previous").exists()
+    assert not (tmp_path / ".run.previous").exists()
+    assert (tmp_path / "run.previous").exists()
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter.txt").write_text("precious")
     with pytest.raises(InputError, match="is not a run of elmore"):

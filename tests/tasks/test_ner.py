@@ -287,6 +287,22 @@ def test_a_mistake_costs_no_finished_run(run, conll: Path, trained: TrainedTask)
     assert {path.name for path in Path("ner").iterdir()} == before
 
 
+def test_what_was_complete_stays_until_the_new_run_is(conll: Path, trained: TrainedTask) -> None:
+    old = Path("ner/model.safetensors").read_bytes()
+
+    def strike(record: dict) -> None:
+        if record.get("epoch") == 2:
+            signal.raise_signal(signal.SIGTERM)
+
+    other = [*BASELINE, "training.seed=5"]
+    with pytest.raises(InterruptedRunError):
+        train(Path("ner"), conll, other, overwrite=True, report=strike)
+    assert Path(".ner.previous/model.safetensors").read_bytes() == old
+    train(Path("ner"), conll, other, resume=True)
+    assert not Path(".ner.previous").exists()
+    assert Path("ner/model.safetensors").read_bytes() != old
+
+
 def test_the_test_file_is_what_is_tested(conll: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.conll"
     other.write_text("Ada B-LOC\nleft O\n")  # which nothing in the training file says

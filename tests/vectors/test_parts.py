@@ -126,21 +126,24 @@ def test_a_run_goes_on_only_with_its_own_settings(tmp_path: Path) -> None:
     assert record["dtype"] == "float32"
 
 
+@pytest.mark.parametrize("seconds", [0.0, 30.0])
+@pytest.mark.parametrize("times", [1, 1000])
 def test_a_full_disk_leaves_the_parts_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seconds: float, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also if there is room again a moment later: what was not written must not be missed."""
     path = tmp_path / "v.parquet"
     real, written = ParquetWriter.write, []
 
     def full_after_three(self: ParquetWriter, rows: list[VectorRow]) -> None:
         written.append(1)
-        if len(written) > 3:
+        if 3 < len(written) <= 3 + times:
             raise OSError(28, "No space left on device")
         real(self, rows)
 
     monkeypatch.setattr(ParquetWriter, "write", full_after_three)
     with pytest.raises(OSError, match="No space left"):
-        write_vectors(path, all_rows, FORM, seconds_per_part=0.0)
+        write_vectors(path, all_rows, FORM, seconds_per_part=seconds)
     assert not path.exists()
     assert not list(tmp_path.rglob("*.tmp"))
     monkeypatch.setattr(ParquetWriter, "write", real)

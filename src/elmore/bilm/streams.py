@@ -16,6 +16,7 @@ T places, B streams, N words of all sentences, J layers, D dim.
 
 import heapq
 from collections.abc import Callable, Sequence
+from threading import Lock
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -106,6 +107,7 @@ class StreamedBiLM(nn.Module):
         super().__init__()
         self.config = bilm.config
         self.bilm = bilm
+        self._lock = Lock()
         self._run: Run = self._by_reference
         if kernels.usable(next(bilm.parameters())) and bilm.config.project_cells:
             from elmore.bilm.kernels.replay import Replayed
@@ -136,14 +138,14 @@ class StreamedBiLM(nn.Module):
         """Return all layers of the words, whose vectors are rows of the table."""
         device = table.device
         x = table[to_device(streams.words, device)]  # (T, 2, B, D)
-        with torch.cuda.device_of(x):
-            outputs = self._run(x, to_device(streams.continues, device))
         place, stream = (to_device(i, device) for i in (streams.place, streams.stream))
         token = table[to_device(words, device)]
         layers = [torch.cat([token, token], dim=-1)]
-        for h in outputs:
-            ahead, behind = h[place, 0, stream], h[len(h) - place, 1, stream]
-            layers.append(torch.cat([ahead, behind], dim=-1))
+        # What a recording returns is good until the next call, which may be another thread's.
+        with self._lock, torch.cuda.device_of(x):
+            for h in self._run(x, to_device(streams.continues, device)):
+                ahead, behind = h[place, 0, stream], h[len(h) - place, 1, stream]
+                layers.append(torch.cat([ahead, behind], dim=-1))
         return torch.stack(layers)
 
     def _by_reference(

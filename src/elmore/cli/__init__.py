@@ -28,7 +28,7 @@ app = App(
     suppress_keyboard_interrupt=False,
     version=elmore.__version__,
     help="ELMo for today's Python: word vectors that depend on their sentence.",
-    help_epilogue="Examples and how-tos: docs/quickstart.md. `elmore COMMAND --help` has more.",
+    help_epilogue="`elmore COMMAND --help` has examples and options.",
 )
 for command in (
     embed, neighbors, pretrain, finetune, perplexity, train, evaluate, predict, convert, info,

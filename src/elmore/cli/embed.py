@@ -18,6 +18,7 @@ from elmore.cli.options import (
     Output,
     Overwrite,
     ReplaceInvalid,
+    Resume,
     Text,
 )
 
@@ -31,7 +32,7 @@ def embed(
     dtype: Literal["float32", "float16"] = "float32",
     carry_state: Annotated[bool, Parameter(negative="")] = False,
     replace_invalid: ReplaceInvalid = False,
-    resume: Annotated[bool, Parameter(negative="")] = False,
+    resume: Resume = False,
     overwrite: Overwrite = False,
     json_output: Json = False,
 ) -> None:
@@ -45,7 +46,6 @@ def embed(
         dtype: Type of the numbers in the file.
         carry_state: Read the file as one text, each sentence from the state that the one before
             it left, as bilm-tf does. Slower.
-        resume: Go on with an interrupted run.
     """
     from elmore.atomic import refuse_existing
     from elmore.cli.progress import with_progress
@@ -79,7 +79,8 @@ def embed(
             output, rows_from, form, settings=settings, resume=resume, overwrite=overwrite
         )
     except KeyboardInterrupt:
-        print("elmore: interrupted; the same command with --resume goes on", file=sys.stderr)
+        goes_on = "" if carry_state else "; the same command with --resume goes on"
+        print(f"elmore: interrupted{goes_on}", file=sys.stderr)
         raise
     seconds = time.monotonic() - began
     if json_output:

@@ -2,11 +2,8 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
-
-from elmore.cli.options import Json, Output, Overwrite, ReplaceInvalid, Resume
+from elmore.cli.options import Changes, Json, Output, Overwrite, ReplaceInvalid, Resume
 
 
 def finetune(
@@ -14,11 +11,10 @@ def finetune(
     *files: Path,
     output: Output,
     options: Path | None = None,
-    changes: Annotated[
-        tuple[str, ...], Parameter(name="--set", consume_multiple=False, negative="")
-    ] = (),
+    changes: Changes = (),
     replace_invalid: ReplaceInvalid = False,
     heldout: Path | None = None,
+    max_minutes: float | None = None,
     device: str = "auto",
     cache: Path | None = None,
     workers: int | None = None,
@@ -38,6 +34,7 @@ def finetune(
         options: options.json of HDF5 weights, if it is not beside them.
         changes: A setting, as in training.lr=1e-3; may be given many times.
         heldout: Text to measure perplexity on; a part of the files if not given.
+        max_minutes: End the training after so long, with its schedule finished.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
         cache: Folder for encoded text; ~/.cache/elmore if not given.
         workers: Processes that tokenize; all cores if not given.
@@ -61,6 +58,7 @@ def finetune(
         heldout=heldout,
         resume=resume,
         overwrite=overwrite,
+        max_minutes=max_minutes,
         device=device,
         cache=cache,
         workers=workers,

@@ -2,11 +2,9 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from cyclopts import Parameter
-
-from elmore.cli.options import Json, Output, Overwrite, ReplaceInvalid, Resume
+from elmore.cli.options import Changes, Json, Output, Overwrite, ReplaceInvalid, Resume
 
 
 def pretrain(
@@ -14,9 +12,7 @@ def pretrain(
     output: Output,
     size: Literal["tiny", "small", "medium", "original"] | None = None,
     recipe: Path | None = None,
-    changes: Annotated[
-        tuple[str, ...], Parameter(name="--set", consume_multiple=False, negative="")
-    ] = (),
+    changes: Changes = (),
     replace_invalid: ReplaceInvalid = False,
     heldout: Path | None = None,
     max_minutes: float | None = None,
@@ -35,7 +31,8 @@ def pretrain(
         elmore pretrain news.txt.xz -o runs/news --set training.epochs=3 --max-minutes 30
 
     Args:
-        files: Text: .txt, .gz, .xz, .zst; raw, or tokenized with --set text.tokenizer=whitespace.
+        files: Text: .txt, .gz, .xz, .bz2, .zst; raw, or tokenized with --set
+            text.tokenizer=whitespace.
         output: Folder for the model and the run.
         size: Size of the model; medium if neither this nor a recipe says otherwise.
         recipe: TOML file with the settings of a run; a run's own config.toml repeats it.

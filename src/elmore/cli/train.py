@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from elmore.cli.options import Json, Output, Overwrite
+from elmore.cli.options import Changes, Json, Output, Overwrite, Resume
 
 
 def train(
@@ -27,11 +27,9 @@ def train(
     seed: int | None = None,
     max_minutes: float | None = None,
     recipe: Path | None = None,
-    changes: Annotated[
-        tuple[str, ...], Parameter(name="--set", consume_multiple=False, negative="")
-    ] = (),
+    changes: Changes = (),
     device: str = "auto",
-    resume: Annotated[bool, Parameter(negative="")] = False,
+    resume: Resume = False,
     overwrite: Overwrite = False,
     json_output: Json = False,
 ) -> None:
@@ -60,14 +58,10 @@ def train(
         recipe: TOML file with the settings of a run; a run's own config.toml repeats it.
         changes: A setting on top of that, as in training.lr=1e-3; may be given many times.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
-        resume: Go on with an interrupted run.
     """
-    import sys
-
     from elmore.cli.progress import with_progress
     from elmore.errors import InputError
     from elmore.tasks import read_task_config, train_task
-    from elmore.training.interruption import InterruptedRunError
 
     if no_elmo and (elmo or layers or init_bilm or finetune_bilm or lambda_ is not None):
         raise InputError("--no-elmo leaves ELMo out: leave out its other options, too")
@@ -82,24 +76,20 @@ def train(
     }
     typed = [f"{name}={json.dumps(_plain(v))}" for name, v in switches.items() if v is not None]
     config = read_task_config(task, recipe, [*typed, *changes])
-    try:
-        summary = train_task(
-            task,
-            output,
-            train=train,
-            dev=dev,
-            test=test,
-            config=config,
-            max_minutes=max_minutes,
-            resume=resume,
-            overwrite=overwrite,
-            device=device,
-            report=(lambda _: None) if json_output else show_epoch,
-            watch=lambda stream: with_progress(stream, "sentences through the biLM"),
-        )
-    except InterruptedRunError as error:
-        print(f"elmore: {error}", file=sys.stderr)
-        sys.exit(130)
+    summary = train_task(
+        task,
+        output,
+        train=train,
+        dev=dev,
+        test=test,
+        config=config,
+        max_minutes=max_minutes,
+        resume=resume,
+        overwrite=overwrite,
+        device=device,
+        report=(lambda _: None) if json_output else show_epoch,
+        watch=lambda stream: with_progress(stream, "sentences through the biLM"),
+    )
     if json_output:
         print(json.dumps(summary))
         return

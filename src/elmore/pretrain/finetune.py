@@ -42,6 +42,7 @@ def finetune(
     heldout: Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    max_minutes: float | None = None,
     device: str = "auto",
     cache: Path | None = None,
     workers: int | None = None,
@@ -60,6 +61,8 @@ def finetune(
         heldout: Text to measure perplexity on; a part of `files` if not given.
         resume: Go on with an interrupted run.
         overwrite: Replace what is in `output`.
+        max_minutes: End the training after so long, with its schedule finished. A softmax that
+            has to be learned first may take as long again.
         device: `auto`, `cpu`, `cuda` or `cuda:1`.
         cache: Folder of encoded corpora; `~/.cache/elmore` if not given.
         workers: Processes that tokenize.
@@ -76,7 +79,13 @@ def finetune(
 
     def prepare(folder: Path, start: tuple[LanguageModel, Vocabulary]) -> Pretraining:
         run = Pretraining(
-            config, corpus, folder, processes=processes, heldout=sentences, start=start
+            config,
+            corpus,
+            folder,
+            processes=processes,
+            heldout=sentences,
+            max_minutes=max_minutes,
+            start=start,
         )
         if not run.heldout:
             raise InputError("fine-tuning needs held-out sentences: name a --heldout text")
@@ -91,7 +100,9 @@ def finetune(
         first = prepare(output / _FIRST, new_model(config, corpus, bilm.requires_grad_(False)))
         if not resume:
             make_folder(output, config)
-        run = prepare(output, _learn_softmax(first, files, report))
+        start = _learn_softmax(first, files, report)
+        del first  # its optimizer, and its best weights
+        run = prepare(output, start)
     before = run.evaluate()
     report(before)
     _train(run, report, resume=resume)

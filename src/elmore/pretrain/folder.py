@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import elmore
-from elmore.atomic import atomic_file, refuse_existing
+from elmore.atomic import atomic_file, drop_previous, make_way, refuse_existing
 from elmore.checkpoint.directory import CONFIG, write_files
 from elmore.errors import InputError, MissingExtraError, require
 from elmore.pretrain.config import PretrainConfig, read_config
@@ -49,18 +49,9 @@ def check_folder(folder: Path, config: PretrainConfig, *, resume: bool, overwrit
 
 def make_folder(folder: Path, config: PretrainConfig) -> None:
     """Make the folder of a new run. A complete one in its place is kept until this is, too."""
-    if folder.exists():
-        previous = _previous(folder)
-        if (folder / CONFIG).exists() and not previous.exists():
-            folder.replace(previous)
-        else:
-            shutil.rmtree(folder)
+    make_way(folder, CONFIG)
     folder.mkdir(parents=True)
     write_settings(config, folder / SETTINGS)
-
-
-def _previous(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.previous")
 
 
 def restore(run: Pretraining, report: Report) -> None:
@@ -138,7 +129,7 @@ def finish(
         provenance=summary,
     )
     shutil.rmtree(run.folder / "checkpoints", ignore_errors=True)
-    shutil.rmtree(_previous(run.folder), ignore_errors=True)
+    drop_previous(run.folder)
     return summary
 
 

@@ -23,6 +23,7 @@ def finetune_bilm(
     sentences: Iterable[Sentence],
     run: Path,
     *,
+    max_minutes: float | None,
     device: str,
     report: Callable[[dict[str, Any]], None],
 ) -> Path:
@@ -42,6 +43,7 @@ def finetune_bilm(
             config,
             resume=(output / SETTINGS).exists(),
             overwrite=True,
+            max_minutes=max_minutes,
             device=device,
             cache=Path(scratch),
             workers=1,

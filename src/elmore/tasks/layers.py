@@ -59,6 +59,7 @@ class LayerTable:
         self._table = self._room_for(sum(map(len, distinct)))
         for _ in watch(self._fill(distinct)):
             pass
+        self.embedder.free()  # the memory is for the task now
 
     def _room_for(self, count: int) -> Float16[Tensor, "N J D"]:
         shape = (max(count, 1), self.embedder.num_layers, self.embedder.dim)

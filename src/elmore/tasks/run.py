@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 import elmore
-from elmore.atomic import atomic_file, refuse_existing
+from elmore.atomic import atomic_file, drop_previous, make_way, refuse_existing
 from elmore.checkpoint.directory import save_tensors
 from elmore.embedder import Embedder, find_device, load
 from elmore.errors import InputError, MissingExtraError
@@ -110,14 +110,20 @@ def train_task(
     vectors = _read_vectors(config.words)
     labels = task.labels(train_examples)
     if not resume:
-        if output.exists():
-            shutil.rmtree(output)
+        make_way(output, TASK)
         output.mkdir(parents=True)
         write_settings(config, output / "config.toml")
         _write_json(output / DATA, data)
     if embedder is not None and config.elmo.finetune:
         text = (s for example in train_examples for s in task.texts(example))
-        tuned = finetune_bilm(config.elmo.model, text, output, device=device, report=report)
+        tuned = finetune_bilm(
+            config.elmo.model,
+            text,
+            output,
+            max_minutes=max_minutes / 2 if max_minutes is not None else None,
+            device=device,
+            report=report,
+        )
         embedder = load(tuned, device=device)
     trained = _new(task, config, train_examples, labels, vectors, embedder, find_device(device))
     if trained.encode.layers is not None:
@@ -162,6 +168,7 @@ def train_task(
         "torch": torch.__version__,
     }
     _finish(trained, output, summary, records, report)
+    drop_previous(output)
     return summary
 
 

@@ -44,7 +44,7 @@ class Task(ABC, Generic[Example, Batch, Prediction]):
     name: ClassVar[str]
 
     config: ClassVar[type[TaskConfig]]
-    """Its settings, with the paper's as defaults."""
+    """Its settings; where the defaults are not the paper's, docs/deviations.md says why."""
 
     score_name: ClassVar[str]
     """The score that decides which weights are the best."""

@@ -1,4 +1,4 @@
-"""Rows to Parquet at the speed of the disk, and back.
+"""Rows to Parquet, the numbers as they are, and back.
 
 Parquet stores a nested list as its numbers, one after the other, and for each number two levels:
 which list begins with it, and whether it is there at all. pyarrow finds them out number by number,
@@ -39,6 +39,9 @@ class ParquetWriter:
 
     def __init__(self, path: Path, form: VectorForm) -> None:
         self._form = form
+        self._around_groups = _footer_of_no_rows(form).split(_NO_ROWS)
+        if len(self._around_groups) != 2:
+            raise InputError(f"this pyarrow, {pa.__version__}, writes a footer unknown to elmore")
         self._file = path.open("wb", buffering=0)
         self._groups: list[bytes] = []
         self._num_rows = 0
@@ -67,7 +70,7 @@ class ParquetWriter:
 
     def close(self) -> None:
         """Write the footer."""
-        before, after = _footer_of_no_rows(self._form).split(_NO_ROWS)
+        before, after = self._around_groups
         groups = _list(_STRUCT, self._groups)
         footer = b"".join([before, b"\x16", _integer(self._num_rows), b"\x19", groups, after])
         with self._file:

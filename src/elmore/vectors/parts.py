@@ -197,7 +197,8 @@ class _Behind:
         """Add some rows, sooner or later."""
         self._waiting.append(self._thread.submit(self._writer.write, group))
         if len(self._waiting) > _GROUPS_WAITING:
-            self._waiting.popleft().result()
+            self._waiting[0].result()  # an error stays there, for `close` to meet it too
+            self._waiting.popleft()
 
     def close(self) -> None:
         """Write what is waiting and finish the file."""

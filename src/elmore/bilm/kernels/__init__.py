@@ -14,7 +14,7 @@ from torch import Tensor
 
 def usable(x: Tensor) -> bool:
     """Tell whether the fast path can take this tensor; if not, the reference does."""
-    return x.is_cuda and _has_triton()
+    return x.is_cuda and _available()
 
 
 def compute_dtype(weight: Tensor) -> torch.dtype:
@@ -33,5 +33,7 @@ def multiply(a: Tensor, b: Tensor, out: Tensor) -> None:
 
 
 @cache
-def _has_triton() -> bool:
-    return find_spec("triton") is not None
+def _available() -> bool:
+    """Tell whether there is Triton, and a PyTorch that sums products of bfloat16 in float32."""
+    major, minor = map(int, torch.__version__.split(".")[:2])
+    return (major, minor) >= (2, 8) and find_spec("triton") is not None

@@ -43,7 +43,8 @@ class _Recording:
         self._x, self._y = x.clone(), y.clone()
         self._graph = torch.cuda.CUDAGraph()
         # Only this thread is recorded: another may be copying results meanwhile.
-        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+        stream = torch.cuda.Stream(x.device)
+        with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
             self._results = run(self._x, self._y)
 
     def __call__(self, x: Tensor, y: Tensor) -> list[Tensor]:
