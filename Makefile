@@ -22,6 +22,7 @@ lint: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/embed.py
+	$(BIN)/python benchmarks/cost.py -o demo-output/cost.png
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,119 @@
+"""What embedding costs on a CPU: words a second by batch, by length of the sentences, by threads.
+
+Run as: python benchmarks/cost.py [MODEL] [-o cost.png]
+"""
+
+import argparse
+import os
+import random
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import torch
+
+import elmore
+
+PRECISIONS = ("fp32", "bf16", "int8")
+WORDS = 2000  # of a measurement
+USUAL_LENGTH = 25
+
+Curve = dict[str, list[tuple[int, float]]]
+"""Precision to points: a setting, and the words a second there."""
+
+
+def text(words: int, length: int) -> list[list[str]]:
+    """Return sentences of one length, in words that come again as in news."""
+    draw = random.Random(0)
+    stock = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(1, 9))) for _ in range(5000)]
+    weights = [1 / (rank + 1) for rank in range(len(stock))]
+    return [draw.choices(stock, weights, k=length) for _ in range(max(1, words // length))]
+
+
+def speed(embedder: elmore.Embedder, sentences: list[list[str]], at_once: int) -> float:
+    """Return words a second, the best of three, when so many sentences come at a time."""
+    some = [sentences[i : i + at_once] for i in range(0, len(sentences), at_once)]
+
+    def once() -> float:
+        began = time.perf_counter()
+        for batch in some:
+            embedder.embed(batch)
+        return sum(map(len, sentences)) / (time.perf_counter() - began)
+
+    return max(once() for _ in range(3))
+
+
+def measure(
+    name: str,
+    embedders: dict[str, elmore.Embedder],
+    settings: Iterable[int],
+    run: Callable[[elmore.Embedder, int], float],
+) -> Curve:
+    """Measure every precision in every setting, and print it."""
+    curves: Curve = {precision: [] for precision in embedders}
+    print(f"\n{name:20}" + "".join(f"{precision:>10}" for precision in embedders))
+    for setting in settings:
+        for precision, embedder in embedders.items():
+            curves[precision].append((setting, run(embedder, setting)))
+        row = "".join(f"{points[-1][1]:10,.0f}" for points in curves.values())
+        print(f"{setting:20,}{row}", flush=True)
+    return curves
+
+
+def draw(panels: dict[str, Curve], path: Path) -> None:
+    """Draw one panel a measurement."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 3.2), layout="constrained")
+    for axes, (name, curves) in zip(
+        figure.subplots(1, len(panels), sharey=True), panels.items(), strict=True
+    ):
+        for precision, points in curves.items():
+            axes.plot(*zip(*points, strict=True), "o-", label=precision)
+        axes.set_xlabel(name)
+        axes.set_xscale("log", base=2)
+        ticks = [setting for setting, _ in next(iter(curves.values()))]
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        axes.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("words a second")
+    figure.axes[0].set_ylim(bottom=0)
+    figure.axes[0].legend(frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    """Measure, print and draw."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", nargs="?", default="en")
+    parser.add_argument("-o", "--output", type=Path, default=Path("cost.png"))
+    args = parser.parse_args()
+    embedders = {p: elmore.load(args.model, device="cpu", precision=p) for p in PRECISIONS}
+    usual = text(WORDS, USUAL_LENGTH)
+    threads = os.cpu_count() or 1
+
+    def by_threads(embedder: elmore.Embedder, count: int) -> float:
+        torch.set_num_threads(count)
+        return speed(embedder, usual, len(usual))
+
+    def by_length(embedder: elmore.Embedder, length: int) -> float:
+        sentences = text(WORDS, length)
+        return speed(embedder, sentences, len(sentences))
+
+    panels = {
+        "sentences at a time": measure(
+            "sentences at a time",
+            embedders,
+            (1, 4, 16, 64),
+            lambda embedder, count: speed(embedder, usual[: max(count, 8)], count),
+        ),
+        "words a sentence": measure("words a sentence", embedders, (5, 20, 80, 320), by_length),
+        "threads": measure(
+            "threads", embedders, [2**k for k in range(threads.bit_length())], by_threads
+        ),
+    }
+    draw(panels, args.output)
+
+
+if __name__ == "__main__":
+    main()
