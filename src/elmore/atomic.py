@@ -59,6 +59,12 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         previous.unlink(missing_ok=True)
 
 
+def remove_leftovers(path: Path) -> None:
+    """Remove what a killed `atomic_folder` has left. Nobody else may be writing to `path`."""
+    for leftover in path.parent.glob(f".{path.name}.*.tmp"):
+        shutil.rmtree(leftover)
+
+
 def make_way(folder: Path, marker: str) -> None:
     """Clear the place of a folder that takes long to make.
 

@@ -2,10 +2,12 @@
 
 import lzma
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 import elmore
 from elmore.errors import InputError
@@ -82,6 +84,27 @@ def test_the_same_text_is_encoded_once(text: Path, tmp_path: Path) -> None:
     assert both.num_sentences == 2 * first.num_sentences
 
 
+def test_who_comes_second_waits_and_finds_it(text: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    folder = encode_corpus([text], cache, workers=1).folder
+    theirs = folder.rename(tmp_path / "theirs")
+    with ThreadPoolExecutor(1) as thread:
+        with FileLock(cache / f"{folder.name}.lock"):  # as if somebody else were encoding it
+            second = thread.submit(encode_corpus, [text], cache, workers=1)
+            with pytest.raises(TimeoutError):
+                second.result(timeout=0.5)
+            number = theirs.rename(folder).stat().st_ino  # and has done so now
+        assert second.result().folder.stat().st_ino == number
+
+
+def test_what_a_killed_run_left_is_removed(text: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    name = encode_corpus([text], cache, workers=1).folder.name
+    (cache / name).replace(cache / f".{name}.0123abcd.tmp")
+    encode_corpus([text], cache, workers=1)
+    assert {path.name for path in cache.iterdir()} == {name, f"{name}.lock"}
+
+
 def test_pre_tokenized_lines_are_taken_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("He doesn't . Mr.\n\n  \nB\n")
     config = TextConfig(tokenizer="whitespace", sentences="lines")
@@ -112,7 +135,7 @@ def test_text_without_words_is_named_and_leaves_nothing(tmp_path: Path, content:
     (tmp_path / "t.txt").write_text(content)
     with pytest.raises(InputError, match=r"no words in .*t.txt"):
         encode_corpus([tmp_path / "t.txt"], tmp_path / "c", workers=1)
-    assert not list((tmp_path / "c").iterdir())
+    assert {path.suffix for path in (tmp_path / "c").iterdir()} == {".lock"}
 
 
 def test_what_is_no_corpus_is_named(tmp_path: Path) -> None:

@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
+from filelock import FileLock
 from jaxtyping import Int
 
-from elmore.atomic import atomic_file, atomic_folder
+from elmore.atomic import atomic_file, atomic_folder, remove_leftovers
 from elmore.errors import InputError
 from elmore.text.characters import encode_words
 from elmore.text.lines import read_lines
@@ -141,11 +142,15 @@ def encode_corpus(
         raise InputError(f"workers must be at least 1, got {workers}")
     folder = cache / _fingerprint(files, config)
     if not folder.exists():
-        with atomic_folder(folder) as temporary:
-            pieces = _encode_in_parallel(
-                _pieces(files, config), config, workers or os.cpu_count() or 1
-            )
-            _write(temporary, watch(pieces), files, config)
+        cache.mkdir(parents=True, exist_ok=True)
+        with FileLock(cache / f"{folder.name}.lock"):  # who comes second finds it encoded
+            if not folder.exists():
+                remove_leftovers(folder)
+                with atomic_folder(folder) as temporary:
+                    pieces = _encode_in_parallel(
+                        _pieces(files, config), config, workers or os.cpu_count() or 1
+                    )
+                    _write(temporary, watch(pieces), files, config)
     return Corpus(folder)
 
 
