@@ -151,6 +151,8 @@ def test_what_cannot_be_tuned_is_refused(domain: Path, tmp_path: Path) -> None:
         run(release.weights_file, domain, tmp_path / "there")
     with pytest.raises(InputError, match="no such model"):
         run(tmp_path / "none", domain, tmp_path / "out")
+    with pytest.raises(InputError, match="max_minutes must be positive"):
+        run(release.weights_file, domain, tmp_path / "out", max_minutes=0)
     with pytest.raises(InputError, match="needs held-out sentences"):
         run(release.weights_file, domain, tmp_path / "out", "run.heldout=0")
     assert not (tmp_path / "out").exists()

@@ -92,6 +92,8 @@ def _readable(value: object) -> str:
         return {True: "yes", False: "no", None: "none"}[value]
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     if isinstance(value, tuple | list):
         return " ".join(map(str, value))
     return str(value)

@@ -25,7 +25,7 @@ from elmore.pretrain.run import CACHE, Watch
 from elmore.text.corpus import encode_corpus
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.processes import Processes
-from elmore.training.settings import read_settings
+from elmore.training.settings import check_minutes, read_settings
 
 TRAINING = TrainingConfig(epochs=10.0, streams=16, lr=1e-3, warmup=0.1)
 RUN = RunConfig(heldout=0.05, evaluations=20, patience=3, log_steps=50)
@@ -70,6 +70,7 @@ def finetune(
         watch: Wraps the stream of encoded text, to show how far it is.
     """
     config = config or PretrainConfig(training=TRAINING, run=RUN)
+    check_minutes(max_minutes)
     check_folder(output, config, resume=resume, overwrite=overwrite)
     bilm, words, provenance, softmax = read_pretrained(model, options=options, with_softmax=True)
     config = replace(config, bilm=bilm.config)

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from elmore.embedder import find_device
-from elmore.errors import InputError
 from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.folder import check_folder, finish, make_folder, train
 from elmore.pretrain.heldout import Report, read_heldout
 from elmore.pretrain.loop import Pretraining
 from elmore.text.corpus import Encoded, encode_corpus
 from elmore.training.processes import join_processes
+from elmore.training.settings import check_minutes
 
 CACHE = Path.home() / ".cache" / "elmore"
 
@@ -51,8 +51,7 @@ def pretrain(
         watch: See `Watch`.
     """
     config = config or PretrainConfig()
-    if max_minutes is not None and not max_minutes > 0:
-        raise InputError(f"max_minutes must be positive, got {max_minutes}")
+    check_minutes(max_minutes)
     with join_processes(find_device(device)) as processes:
         if processes.first:
             check_folder(output, config, resume=resume, overwrite=overwrite)

@@ -40,7 +40,7 @@ from elmore.tasks.task import Labels, Task, TaskModel
 from elmore.tasks.vectors import WordVectors, read_word_vectors
 from elmore.tasks.words import WordEncoder, WordIndex, Words
 from elmore.training.interruption import InterruptedRunError, interruption
-from elmore.training.settings import read_settings, write_settings
+from elmore.training.settings import check_minutes, read_settings, write_settings
 
 TASK, WORDS, WEIGHTS, DATA = "task.json", "words.json", "model.safetensors", "data.json"
 KNOWN = "words.table.known"
@@ -320,11 +320,8 @@ def _check_folder(folder: Path, config: TaskConfig, *, resume: bool, overwrite: 
 
 
 def _deadline(max_minutes: float | None) -> float:
-    if max_minutes is None:
-        return math.inf
-    if not max_minutes > 0:
-        raise InputError(f"max_minutes must be positive, got {max_minutes}")
-    return time.monotonic() + 60 * max_minutes
+    check_minutes(max_minutes)
+    return math.inf if max_minutes is None else time.monotonic() + 60 * max_minutes
 
 
 def _identity(path: Path) -> dict[str, Any]:

@@ -101,3 +101,9 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(_toml_value, value))}]"
     return repr(value)
+
+
+def check_minutes(max_minutes: float | None) -> None:
+    """Refuse a limit that leaves no time at all."""
+    if max_minutes is not None and not max_minutes > 0:
+        raise InputError(f"max_minutes must be positive, got {max_minutes}")
