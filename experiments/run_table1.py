@@ -115,7 +115,7 @@ def command(run: Run, args: argparse.Namespace, minutes: float) -> list[str]:
         dev = args.output / "snli" / HELD_OUT
     words = [sys.executable, "-m", "elmore", "train", row.task, "-o", folder, "--dev", dev]
     words += [word for path in train for word in ("--train", path)]
-    words += ["--test", find(args.data, row.test)] if row.test else []
+    words += ["--test", find(args.data, row.test)] if row.test and not args.dev_only else []
     words += ["--no-elmo"] if run.kind == "baseline" else ["--init-bilm", args.model]
     words += ["--vectors", args.vectors] if args.vectors else []
     words += [f"--set={setting}" for setting in (*row.settings, *args.set)]
@@ -150,7 +150,7 @@ def run_all(args: argparse.Namespace, environment: dict[str, str]) -> None:
             while waiting and len(going) < args.jobs:
                 run = waiting.popleft()
                 left = (end - time.monotonic()) / 60
-                if left < ROWS[run.row].minutes / 2:
+                if left < ROWS[run.row].minutes / 3:
                     print(f"{run.name}: not begun, {left:.1f} minutes are left", flush=True)
                     continue
                 with (args.output / "logs" / f"{run.name}.log").open("ab") as log:
@@ -227,6 +227,7 @@ def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=12, help="runs side by side")
     parser.add_argument("--minutes", type=float, default=25.0, help="for everything together")
     parser.add_argument("--set", action="append", default=[], help="a setting, for all runs")
+    parser.add_argument("--dev-only", action="store_true", help="to choose settings: no test set")
     parser.add_argument("--device", default="cuda")
     return parser.parse_args(words)
 
