@@ -74,7 +74,11 @@ def test_waves_give_what_layers_give(
 @pytest.mark.skipif(DEVICE == "cpu", reason="the interpreter's bfloat16 is not to be trusted")
 @torch.inference_mode()
 def test_bfloat16_stays_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    bilm = some_bilm(dim=64, cell_dim=256, cell_clip=3.0, projection_clip=3.0).bfloat16()
-    found, expected = both(bilm, monkeypatch, T=20, B=40)
-    cosine = torch.cosine_similarity(found.float(), expected.float(), dim=-1)
-    assert cosine.min() > 0.99
+    """Not farther from float32 than the reference path in bfloat16 is."""
+    bilm = some_bilm(dim=64, cell_dim=256, cell_clip=3.0, projection_clip=3.0)
+    torch.manual_seed(1)
+    _, exact = both(bilm, monkeypatch, T=20, B=40)
+    torch.manual_seed(1)
+    found, expected = both(bilm.bfloat16(), monkeypatch, T=20, B=40)
+    ours, theirs = ((x.float() - exact).norm() for x in (found, expected))
+    assert ours < 1.1 * theirs

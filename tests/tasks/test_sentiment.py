@@ -236,8 +236,8 @@ def tiny_set(tmp_path: Path) -> Path:
 
 TINY = [
     "words.dropout=0.0", "elmo.dropout=0.0", "network.hidden=16", "network.dropout=0.0",
-    "training.lr=1e-2", "training.batch_size=5", "training.epochs=12", "training.patience=12",
-    "training.lr_patience=12",
+    "training.lr=1e-2", "training.batch_size=5", "training.epochs=20", "training.patience=20",
+    "training.lr_patience=20", "training.average=0.8",
 ]  # fmt: skip
 
 

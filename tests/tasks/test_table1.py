@@ -75,7 +75,7 @@ def run_table1(monkeypatch: pytest.MonkeyPatch) -> dict:
 def test_the_first_seed_makes_a_whole_table(run_table1: dict) -> None:
     names = [run.name for run in run_table1["plan"](["wnut17", "squad"], 2)]
     assert names[:4] == ["squad-elmo-0", "squad-baseline-0", "wnut17-elmo-0", "wnut17-baseline-0"]
-    assert [name[-1] for name in names] == list("00001111")
+    assert names[4:] == ["wnut17-elmo-1", "wnut17-baseline-1"]  # one seed of a large set
     minutes = [row.minutes for row in run_table1["ROWS"].values()]
     assert minutes == sorted(minutes, reverse=True)
     assert run_table1["ROWS"].keys() >= PAPER_ROWS

@@ -107,7 +107,10 @@ class FitConfig:
     """By default the rate stays."""
 
     average: float = 0.0
-    """Decay of a moving average of the weights, which is what is scored and kept; 0 for none."""
+    """Decay of a moving average of the weights, which is what is scored and kept; 0 for none.
+
+    After n steps it is no more than n / (n + 9).
+    """
 
     patience: int = 10
     """Epochs without a better score after which training ends."""

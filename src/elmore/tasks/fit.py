@@ -7,7 +7,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,7 +37,8 @@ Made = TypeVar("Made")
 
 _BATCHES_SORTED = 50  # examples of so many batches are sorted by length together
 _STEPS_UNSEEN = 100  # to look at a loss is to wait for the device, so it is done now and then
-_WORDS_AT_ONCE = 8192  # of examples that are answered together
+_FACTS = ("epoch", "steps", "best", "worse", "lr")
+_WORDS_AT_ONCE = 16_384  # of examples that are answered together
 
 
 class Fit:
@@ -79,7 +80,7 @@ class Fit:
         self.optimizer = _make_optimizer(model, config)
         # To the device again: there the weights of an RNN must lie next to each other.
         self.average = copy.deepcopy(model).to(encode.device) if config.average else None
-        self.epoch = 0
+        self.epoch = self.steps = 0
         self.best = -math.inf
         self.best_weights: dict[str, Tensor] = {}
         self.worse = 0
@@ -113,7 +114,8 @@ class Fit:
         torch.manual_seed(zlib.crc32(f"{self.config.seed} {self.epoch}".encode()))
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        losses = list(self._train_steps())
+        with _tensor_cores():
+            losses = list(self._train_steps())
         loss = self._check(torch.stack(losses).mean())
         trained = time.monotonic()
         self.epoch += 1
@@ -159,9 +161,12 @@ class Fit:
         (loss + self.model.words.penalty()).backward()
         clip_gradients(self.model.parameters(), self.config.clip_norm)
         self.optimizer.step()
+        self.steps += 1
         if self.average is not None:
+            # At first a mean of a few steps, so that it leaves the first weights soon.
+            decay = min(self.config.average, self.steps / (self.steps + 9))
             mean, now = (_numbers(model) for model in (self.average, self.model))
-            torch._foreach_lerp_(mean, now, 1 - self.config.average)
+            torch._foreach_lerp_(mean, now, 1 - decay)
         return loss.detach()
 
     def _batches(self) -> Iterator[list[Any]]:
@@ -206,7 +211,7 @@ class Fit:
         }
         if self.average is not None:
             tensors |= {f"average.{k}": v for k, v in self.average.state_dict().items()}
-        facts = {"epoch": self.epoch, "best": self.best, "worse": self.worse, "lr": self.lr}
+        facts = {name: getattr(self, name) for name in _FACTS}
         write_checkpoint(self.folder / "checkpoints", self.epoch, Checkpoint(tensors, facts))
 
     def restore(self) -> int:
@@ -221,11 +226,21 @@ class Fit:
             if self.average is not None:
                 restore_module(self.average, checkpoint.part("average"), path)
             self.best_weights = checkpoint.part("best")
-            facts = checkpoint.facts
-            self.epoch, self.best = facts["epoch"], facts["best"]
-            self.worse, self.lr = facts["worse"], facts["lr"]
+            for name in _FACTS:
+                setattr(self, name, checkpoint.facts[name])
             break
         return self.epoch
+
+
+@contextmanager
+def _tensor_cores() -> Iterator[None]:
+    """Let a GPU multiply with ten bits of mantissa, as PyTorch lets its RNNs do anyway."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
 
 
 def _numbers(model: TaskModel[Any, Any]) -> list[Tensor]:

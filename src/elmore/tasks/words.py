@@ -4,13 +4,13 @@ B sentences, T words, C characters, J layers, D dim of ELMo, I and O widths of t
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from itertools import count
+from collections.abc import Iterable, Sequence
+from itertools import count, repeat
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Int32
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -26,6 +26,8 @@ from elmore.transfer import to_device
 PADDING, UNKNOWN = 0, 1
 _CHARACTERS = 32
 """Bytes of a word, with its two markers, that the task's own CNN reads."""
+_SENTENCES_KEPT = 250_000
+"""So many sentences are remembered as numbers; then the memory is emptied."""
 
 
 class WordBatch(NamedTuple):
@@ -106,6 +108,8 @@ class WordEncoder:
         # Words come again and again, so their characters stay on the device; row 0 is padding.
         self._spelling: dict[str, int] = {}
         self._spellings = torch.zeros(1, _CHARACTERS, dtype=torch.long, device=device)
+        # So do sentences, with every epoch.
+        self._sentences: dict[tuple[str, ...], Int32[np.ndarray, "2 T"]] = {}
 
     def __call__(
         self, sentences: Sequence[Sentence], parts: Sequence[Text] | None = None
@@ -119,33 +123,40 @@ class WordEncoder:
         """
         counts = torch.tensor([len(words) for words in sentences])
         B, T = len(sentences), max(1, int(counts.max()))
+        rows = np.full((2, B, T), PADDING)
+        for b, of_sentence in enumerate(self._rows(sentences)):
+            rows[:, b, : of_sentence.shape[1]] = of_sentence
+        ids, spellings = to_device(rows, self.device)
         return WordBatch(
-            self._rows(sentences, T, self.index.row),
+            ids,
             to_device(torch.arange(T) < counts[:, None], self.device),
             counts.clamp(min=1),
-            self._encode_characters(sentences, T),
+            self._spellings[spellings] if self._with_characters else ids.new_zeros(B, T, 0),
             torch.zeros(B, 0, T, 0, device=self.device)
             if self.layers is None
             else self.layers(parts or [[words] for words in sentences]),
         )
 
-    def _encode_characters(self, sentences: Sequence[Sentence], T: int) -> Int[Tensor, "B T C"]:
-        if not self._with_characters:
-            return torch.zeros(len(sentences), T, 0, dtype=torch.long, device=self.device)
+    def _rows(self, sentences: Sequence[Sentence]) -> list[Int32[np.ndarray, "2 T"]]:
+        """Return of each sentence the rows of its words, and those of their characters."""
+        keys = list(map(tuple, sentences))
+        new = [key for key in dict.fromkeys(keys) if key not in self._sentences]
+        if len(self._sentences) + len(new) > _SENTENCES_KEPT:
+            new = list(dict.fromkeys(keys))
+            self._sentences.clear()
+        if self._with_characters:
+            self._learn_to_spell(new)
+        for key in new:
+            ids, spellings = map(self.index.row, key), map(self._spelling.get, key, repeat(0))
+            self._sentences[key] = np.array([[*ids], [*spellings]], dtype=np.int32)
+        return [self._sentences[key] for key in keys]
+
+    def _learn_to_spell(self, sentences: Iterable[Sentence]) -> None:
         unseen = sorted({word for words in sentences for word in words} - self._spelling.keys())
         if unseen:
             self._spelling |= zip(unseen, count(len(self._spellings)))
             new = to_device(encode_words(unseen, _CHARACTERS), self.device)
             self._spellings = torch.cat([self._spellings, new])
-        return self._spellings[self._rows(sentences, T, self._spelling.__getitem__)]
-
-    def _rows(
-        self, sentences: Sequence[Sentence], T: int, row_of: Callable[[str], int]
-    ) -> Int[Tensor, "B T"]:
-        rows = np.full((len(sentences), T), PADDING)
-        for row, words in zip(rows, sentences, strict=True):
-            row[: len(words)] = list(map(row_of, words))
-        return to_device(rows, self.device)
 
 
 class WordTable(nn.Module):

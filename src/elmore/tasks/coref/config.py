@@ -69,7 +69,7 @@ class CorefConfig(TaskConfig):
     elmo: ElmoConfig = field(default_factory=lambda: ElmoConfig(place="input", penalty=0.001))
     training: FitConfig = field(
         default_factory=lambda: FitConfig(
-            epochs=100, batch_size=1, lr=1e-3, lr_patience=5, patience=15
+            epochs=100, batch_size=1, lr=1e-3, lr_patience=3, patience=10
         )
     )
     ranker: RankerConfig = field(default_factory=RankerConfig)

@@ -2,14 +2,14 @@
 
 N words of a document, E and I widths of a word after and before the biLSTM, W words of the widest
 span; S spans, G their width; K spans that are kept, A antecedents of each, C choices: A and none;
-F width of features, M mentions.
+F width of features, H of hidden layers, M mentions.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -255,20 +255,23 @@ class PairScorer(nn.Module):
     ) -> Float[Tensor, "K C"]:
         """Score each span with those before it, the nearest first, after 0 for none of them."""
         K, A = len(g), min(self.max_antecedents, len(g) - 1)
-        before = places_before(K, A, g.device)
-        antecedent = before.clamp(min=0)
-        distance = torch.arange(1, A + 1, device=g.device)
-        features = self._features(distance, genre, speaker[:, None] == speaker[antecedent])
+        distance = torch.arange(A, 0, -1, device=g.device)
+        same_speaker = speaker[:, None] == rows_before(speaker, A)
+        features = self._features(distance, genre, same_speaker)
+        _, v, _, _ = self._weights()
+        shares = rows_before(functional.linear(g, v), A)
         size = max(1, _PAIRS // max(A, 1))
-        pairs = [
-            self._pairs(*some, g)
-            for some in zip(
-                g.split(size), antecedent.split(size), features.split(size), strict=True
-            )
-        ]
-        scores = torch.cat(pairs) + mention_score[:, None] + mention_score[antecedent]
-        scores = scores.masked_fill(before < 0, -torch.inf)
-        return functional.pad(scores, (1, 0))
+        parts = (x.split(size) for x in (g, rows_before(g, A), shares, features))
+        pairs = torch.cat([self._pairs(*some) for some in zip(*parts, strict=True)])
+        scores = pairs + mention_score[:, None] + rows_before(mention_score, A)
+        exists = places_before(K, A, g.device) >= 0
+        return functional.pad(scores.flip(1).masked_fill(~exists, -torch.inf), (1, 0))
+
+    def _weights(self) -> tuple[Tensor, ...]:
+        """Return the first layer's weights of g_i, of g_j, of their product and of features."""
+        F = 3 * self.distance.embedding_dim
+        G = (self.first.in_features - F) // 3
+        return self.first.weight.split([G, G, G, F], dim=1)
 
     def _features(
         self, distance: Int[Tensor, " A"], genre: Int[Tensor, ""], same: Bool[Tensor, "K A"]
@@ -284,18 +287,16 @@ class PairScorer(nn.Module):
     def _pairs(
         self,
         g: Float[Tensor, "k G"],
-        antecedent: Int[Tensor, "k A"],
+        before: Float[Tensor, "k A G"],
+        shares: Float[Tensor, "k A H"],
         features: Float[Tensor, "k A F"],
-        everyone: Float[Tensor, "K G"],
     ) -> Float[Tensor, "k A"]:
         """Return s_a(i, j) = FFNN([g_i; g_j; g_i * g_j; features])."""
         # The first layer part by part: what depends on one span alone is computed once a span,
-        # which takes a third of the time and memory.
-        G = g.shape[1]
-        u, v, w, f = self.first.weight.split([G, G, G, features.shape[-1]], dim=1)
-        x = functional.linear(g[:, None] * everyone[antecedent], w, self.first.bias)
-        x = x + functional.linear(g, u)[:, None] + functional.linear(everyone, v)[antecedent]
-        x = x + functional.linear(features, f)
+        # which takes a third of the time and memory. `shares` is that of g_j.
+        u, _, w, f = self._weights()
+        x = functional.linear(g[:, None] * before, w, self.first.bias)
+        x = x + functional.linear(g, u)[:, None] + shares + functional.linear(features, f)
         return self.rest(x)[..., 0]
 
 
@@ -334,6 +335,15 @@ def best_spans(scores: Float[Tensor, " S"], spans: Spans, count: int) -> Int[Ten
         earliest[last] = min(start, earliest.get(last, start))
         kept.append(i)
     return torch.tensor(sorted(kept, key=lambda i: (starts[i], lasts[i])))
+
+
+def rows_before(x: Shaped[Tensor, "K *F"], A: int) -> Shaped[Tensor, "K A *F"]:  # noqa: F821
+    """Return for each row the A rows before it, the nearest last; zeros where there are none.
+
+    As a view: to gather the rows would be to add up as many gradients one after the other.
+    """
+    padded = torch.cat([x.new_zeros(A, *x.shape[1:]), x[:-1]])
+    return padded.unfold(0, A, 1).movedim(-1, 1)
 
 
 def places_before(K: int, A: int, device: torch.device) -> Int[Tensor, "K A"]:

@@ -12,6 +12,7 @@ T words, B sentences, I and H widths of input and output. Time comes first here,
 of a step lie next to each other.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,6 +21,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from elmore.bilm import kernels
+
 
 class AlternatingLSTM(nn.Module):
     """Highway LSTMs on top of each other: the first reads from the left, the second back, ..."""
@@ -27,13 +30,20 @@ class AlternatingLSTM(nn.Module):
     def __init__(self, in_dim: int, hidden: int, *, num_layers: int, dropout: float = 0.0) -> None:
         super().__init__()
         widths = [in_dim, *[hidden] * (num_layers - 1)]
-        self.layers = nn.ModuleList(HighwayLSTM(width, hidden, dropout) for width in widths)
+        self.layers: Sequence[HighwayLSTM] = nn.ModuleList(
+            HighwayLSTM(width, hidden, dropout) for width in widths
+        )  # type: ignore[assignment]
         self.dim = hidden
 
     def forward(
         self, x: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B T H"]:
         """Run over the words; padding changes nothing, and is zero in the result."""
+        if kernels.usable(x):
+            lengths = mask.sum(dim=1)
+            for number, layer in enumerate(self.layers):
+                x = layer.in_one_kernel(x, lengths, back=number % 2 == 1)
+            return x
         index = flip_index(mask)
         x = x.transpose(0, 1).contiguous()
         for layer in self.layers:
@@ -63,10 +73,32 @@ class HighwayLSTM(nn.Module):
 
     def forward(self, x: Float[Tensor, "T B I"]) -> Float[Tensor, "T B H"]:
         """Run over the words."""
-        keep = None
-        if self.training and self.dropout:
-            keep = functional.dropout(x.new_ones(x.shape[1], self.recurrent.shape[1]), self.dropout)
-        return _Recurrence.apply(self.input(x), self.recurrent, keep)  # type: ignore[no-untyped-call]
+        return _Recurrence.apply(self.input(x), self.recurrent, self._keep(x, x.shape[1]))  # type: ignore[no-untyped-call]
+
+    def in_one_kernel(
+        self, x: Float[Tensor, "B T I"], lengths: Int[Tensor, " B"], *, back: bool
+    ) -> Float[Tensor, "B T H"]:
+        """Run over the words, or from the last one back; padding is zero in the result."""
+        from elmore.tasks.modules.fused_rnn import HIGHWAY, FusedRNN
+
+        H = self.recurrent.shape[1]
+        from_input, passed = self.input(x)[:, :, None].split([5 * H, H], dim=-1)
+        h = FusedRNN.apply(
+            from_input,
+            self.recurrent[None],
+            None,
+            passed,
+            self._keep(x, len(x)),
+            lengths,
+            HIGHWAY.value,
+            back,
+        )  # type: ignore[no-untyped-call]
+        return h[:, :, 0]
+
+    def _keep(self, x: Tensor, B: int) -> Float[Tensor, "B H"] | None:
+        if not self.training or not self.dropout:
+            return None
+        return functional.dropout(x.new_ones(B, self.recurrent.shape[1]), self.dropout)
 
 
 class _Recurrence(torch.autograd.Function):

@@ -6,8 +6,10 @@ B sentences, T words, N of them no padding, S steps, I and H widths of input and
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence
 
+from elmore.bilm import kernels
 from elmore.transfer import to_device
 
 
@@ -29,6 +31,8 @@ class _Bidirectional(nn.Module):
         self, x: Float[Tensor, "B T I"], lengths: Int[Tensor, " B"]
     ) -> Float[Tensor, "B T 2*H"]:
         """Run over the words in both directions; `lengths` are on the CPU."""
+        if kernels.usable(x):
+            return self._in_one_kernel(x, to_device(lengths, x.device))
         B, T, _ = x.shape
         rows, batch_sizes = pack_rows(lengths, T)
         rows = to_device(rows, x.device)
@@ -36,6 +40,32 @@ class _Bidirectional(nn.Module):
         output = self.rnn(packed)[0].data  # (words, 2H)
         padded = output.new_zeros(B * T, self.dim).index_copy(0, rows, output)
         return padded.unflatten(0, (B, T))
+
+    def _in_one_kernel(
+        self, x: Float[Tensor, "B T I"], lengths: Int[Tensor, " B"]
+    ) -> Float[Tensor, "B T 2*H"]:
+        """Do the same with one kernel a layer, where cuDNN has several a word."""
+        from elmore.tasks.modules.fused_rnn import GRU, LSTM, FusedRNN
+
+        rnn, H = self.rnn, self.rnn.hidden_size
+        for layer in range(rnn.num_layers):
+            if layer:
+                x = functional.dropout(x, rnn.dropout, self.training)
+            w_x, w_h, b_x, b_h = (
+                torch.stack([getattr(rnn, f"{name}_l{layer}{end}") for end in ("", "_reverse")])
+                for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            )  # (2, gates * H, ...)
+            in_gate = None
+            if isinstance(rnn, nn.GRU):
+                in_gate = b_h[:, 2 * H :]  # which the reset gate takes a share of
+                b_h = functional.pad(b_h[:, : 2 * H], (0, H))
+            x = functional.linear(x, w_x.flatten(0, 1), (b_x + b_h).flatten())
+            cell = LSTM if in_gate is None else GRU
+            x = FusedRNN.apply(
+                x.unflatten(-1, (2, -1)), w_h, in_gate, None, None, lengths, cell.value, False
+            )  # type: ignore[no-untyped-call]
+            x = x.flatten(2)
+        return x
 
 
 def pack_rows(

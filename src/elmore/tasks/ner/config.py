@@ -36,7 +36,7 @@ class NerConfig(TaskConfig):
     elmo: ElmoConfig = field(default_factory=lambda: ElmoConfig(place="input", penalty=0.1))
     training: FitConfig = field(
         default_factory=lambda: FitConfig(
-            epochs=75, batch_size=32, lr=1e-3, lr_patience=5, patience=15
+            epochs=75, batch_size=32, lr=1e-3, lr_patience=3, patience=10
         )
     )
     tagger: TaggerConfig = field(default_factory=TaggerConfig)

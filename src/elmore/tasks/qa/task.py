@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 
 from elmore.errors import InputError
 from elmore.tasks.qa.config import QaConfig
@@ -52,10 +52,10 @@ class Qa(Task[QaExample, QaBatch, Answer]):
         questions = [example.question for example in examples]
         passage = encode([p.words for p in passages], [p.sentences for p in passages])
         places = max(1, *(len(example.spans) for example in examples))
-        spans = torch.full((2, len(examples), places), -1)
+        spans = np.full((2, len(examples), places), -1)
         for row, example in enumerate(examples):
             for place, (first, last) in enumerate(example.spans):
-                spans[:, row, place] = torch.tensor([first, last - 1])
+                spans[:, row, place] = first, last - 1
         return QaBatch(
             encode([q.words for q in questions], [q.sentences for q in questions]),
             passage,

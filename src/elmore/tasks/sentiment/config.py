@@ -56,7 +56,7 @@ class SentimentConfig(TaskConfig):
     )
     training: FitConfig = field(
         default_factory=lambda: FitConfig(
-            epochs=20, batch_size=64, lr=1e-3, lr_patience=2, patience=5
+            epochs=20, batch_size=128, lr=5e-4, lr_patience=2, average=0.999, patience=5
         )
     )
     data: SentimentDataConfig = field(default_factory=SentimentDataConfig)

@@ -32,9 +32,10 @@ class BCN(TaskModel[SentimentBatch, Answer]):
     """Attention of a sentence to itself between two biLSTMs, four ways to pool, a classifier.
 
     w = [word; ELMo]                    ELMo at the input
-    x = [biLSTM(relu(W w)); ELMo]       ELMo at the output of the first biLSTM
+    x = biLSTM(relu(W w))
     c = sum_j softmax(x . x_j) x_j      biattention: the context that a word of x asks for
-    z = biLSTM([x; x - c; x * c])       the integrator
+    z = [biLSTM([x; x - c; x * c]);     the integrator
+         ELMo]                          ELMo at the output
     classifier([max z; mean z; min z; self-attentive z])
 
     McCann et al. have two sequences, each with an integrator of its own, and give a single
@@ -47,10 +48,11 @@ class BCN(TaskModel[SentimentBatch, Answer]):
         self.classes = classes
         self.project = nn.Linear(words.in_dim, config.hidden)
         self.encode = BiLSTM(config.hidden, config.hidden)
-        self.integrate = BiLSTM(3 * (self.encode.dim + words.out_dim), config.hidden)
-        self.attentive_pool = AttentivePool(self.integrate.dim)
+        self.integrate = BiLSTM(3 * self.encode.dim, config.hidden)
+        dim = self.integrate.dim + words.out_dim
+        self.attentive_pool = AttentivePool(dim)
         self.dropout = nn.Dropout(config.dropout)
-        in_dim = 4 * self.integrate.dim
+        in_dim = 4 * dim
         self.classify = (
             maxout_layers(in_dim, len(classes), pieces=config.pieces, dropout=config.dropout)
             if config.classifier == "maxout"
@@ -68,9 +70,9 @@ class BCN(TaskModel[SentimentBatch, Answer]):
     def _scores(self, words: WordBatch) -> Float[Tensor, "B K"]:
         at_input, at_output = self.words(words)
         x = self.encode(self.dropout(self.project(at_input).relu()), words.lengths)
-        x = torch.cat([x, at_output], dim=-1)
         context = attend(x, x, words.mask)
         z = self.integrate(torch.cat([x, x - context, x * context], dim=-1), words.lengths)
+        z = torch.cat([z, at_output], dim=-1)
         pools = (max_pool, mean_pool, min_pool, self.attentive_pool)
         return self.classify(torch.cat([pool(z, words.mask) for pool in pools], dim=-1))
 

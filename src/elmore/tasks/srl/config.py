@@ -45,7 +45,7 @@ class SrlConfig(TaskConfig):
         # Deviation: He et al. have Adadelta and 500 epochs. Gradients that are clipped at 1 are so
         # small in each of 8 million numbers that its steps hardly depend on their size.
         default_factory=lambda: FitConfig(
-            epochs=60, batch_size=80, lr=1e-3, clip_norm=1.0, lr_patience=2, patience=8
+            epochs=60, batch_size=80, lr=1e-3, clip_norm=1.0, lr_patience=2, patience=6
         )
     )
     labeler: LabelerConfig = field(default_factory=LabelerConfig)

@@ -1,0 +1,90 @@
+"""Oracles: PyTorch's packed RNNs, and the highway LSTM step by step, both on the reference path.
+
+Without a GPU the kernels run in Triton's interpreter, if TRITON_INTERPRET=1 asks for it.
+"""
+
+import os
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from elmore.bilm import kernels
+from elmore.tasks.modules.highway_lstm import AlternatingLSTM
+from elmore.tasks.modules.rnn import BiGRU, BiLSTM
+
+INTERPRET = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(DEVICE == "cpu" and not INTERPRET, reason="needs a CUDA device"),
+]
+
+
+@pytest.fixture(autouse=True)
+def exact_reference() -> None:
+    """Let cuDNN multiply with all digits, so that it can be an oracle."""
+    torch.backends.cudnn.allow_tf32 = False
+
+
+def run(
+    module: nn.Module, x: Tensor, lengths: Tensor, fused: bool, monkeypatch: pytest.MonkeyPatch
+) -> list[Tensor]:
+    """The output, the gradient of the input, and those of all weights."""
+    monkeypatch.setattr(kernels, "usable", lambda _: fused)
+    x = x.clone().requires_grad_()
+    module.zero_grad()
+    torch.manual_seed(5)  # the same dropout
+    if isinstance(module, AlternatingLSTM):
+        mask = torch.arange(x.shape[1], device=x.device) < lengths.to(x.device)[:, None]
+        y = module(x * mask[..., None], mask)
+    else:
+        y = module(x, lengths)
+    weights = torch.linspace(-1, 1, y.numel(), device=y.device).view_as(y)
+    (y * weights).sum().backward()
+    assert x.grad is not None
+    return [y.detach(), x.grad, *(p.grad for p in module.parameters() if p.grad is not None)]
+
+
+def check(
+    module: nn.Module, lengths: list[int], width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = module.to(DEVICE)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(torch.randn_like(parameter) / 10)
+    x = torch.randn(len(lengths), max(lengths), width).to(DEVICE)
+    expected = run(module, x, torch.tensor(lengths), False, monkeypatch)
+    found = run(module, x, torch.tensor(lengths), True, monkeypatch)
+    assert len(found) == len(expected)
+    # Ten bits of mantissa in each product on a GPU; the interpreter has all of them.
+    close = {"rtol": 2e-2, "atol": 2e-2} if DEVICE == "cuda" else {"rtol": 1e-4, "atol": 1e-5}
+    for ours, theirs in zip(found, expected, strict=True):
+        scale = theirs.abs().max().clamp(min=1e-6)
+        torch.testing.assert_close(ours / scale, theirs / scale, **close)
+
+
+@pytest.mark.parametrize("hidden", [5, 70])
+def test_lstm_of_two_layers_is_that_of_pytorch(
+    hidden: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(BiLSTM(7, hidden, num_layers=2), [3, 1, 4], 7, monkeypatch)
+
+
+@pytest.mark.parametrize("hidden", [6, 100])
+def test_gru_is_that_of_pytorch(hidden: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(BiGRU(4, hidden), [2, 5, 1], 4, monkeypatch)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_highway_lstm_is_that_of_single_steps(
+    dropout: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One sentence length, and one layer with dropout: the reference draws its masks in its order.
+    module = AlternatingLSTM(6, 9, num_layers=3, dropout=dropout)
+    check(module, [3, 4, 2], 6, monkeypatch)
+
+
+def test_more_sentences_than_a_program_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    check(BiGRU(3, 4), [1 + n % 3 for n in range(19)], 3, monkeypatch)
