@@ -148,11 +148,12 @@ def by_sentence(layers: Float[Tensor, "*J N D"], lengths: Sequence[int]) -> Floa
 def _finish(some: Flat, shape: Sequence[int], copied: "Future[np.ndarray]") -> Batch:
     *several, _, D = shape
     J = math.prod(several)
+    of_one = (*several, -1, D)
     rows = copied.result().reshape(-1, D)
     bounds = list(pairwise(accumulate(some.lengths, initial=0)))
     return (
         (some.words[a:b] for a, b in bounds),
-        (rows[J * a : J * b].reshape(*several, b - a, D) for a, b in bounds),
+        (rows[J * a : J * b].reshape(of_one) for a, b in bounds),
     )
 
 
