@@ -11,6 +11,7 @@ J layers, W words, D dim.
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import lru_cache
 from itertools import accumulate, chain
 from pathlib import Path
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 from jaxtyping import Float
 
 from elmore.errors import InputError
-from elmore.vectors.disk import write_all
+from elmore.vectors.disk import Beside, write_all
 from elmore.vectors.rows import VectorForm, VectorRow
 
 _MAGIC = b"PAR1"
@@ -48,6 +49,7 @@ class ParquetWriter:
         self._file = path.open("wb", buffering=0)
         self._groups: list[bytes] = []
         self._num_rows = 0
+        self._beside = Beside()
         self._waiting: list[bytes | np.ndarray] = []  # to be written
         self._place = 0  # in the file, after what is waiting
         self._write(_MAGIC)
@@ -79,8 +81,8 @@ class ParquetWriter:
         before, after = self._around_groups
         groups = _list(_STRUCT, self._groups)
         footer = b"".join([before, b"\x16", _integer(self._num_rows), b"\x19", groups, after])
-        with self._file:
-            self._write(footer, len(footer).to_bytes(4, "little"), _MAGIC)
+        self._write(footer, len(footer).to_bytes(4, "little"), _MAGIC)
+        with self._file, closing(self._beside):
             self._flush()
 
     def _write_small(self, rows: Sequence[VectorRow]) -> Iterator["_Chunk"]:
@@ -146,7 +148,7 @@ class ParquetWriter:
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
-        write_all(self._file, waiting)
+        self._beside.start(write_all, self._file, waiting)
 
 
 class _Chunk(NamedTuple):
