@@ -67,6 +67,7 @@ class ParquetWriter:
             with path.open("rb") as file:
                 chunks = [self._copy(file, group.column(i)) for i in range(group.num_columns)]
             self._add_group(group.num_rows, chunks)
+            self._flush()
 
     @staticmethod
     def count(path: Path) -> int:
