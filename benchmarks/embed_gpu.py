@@ -10,6 +10,7 @@ Run as: python benchmarks/embed_gpu.py [--size original] [--words 2000000] [--te
 
 import argparse
 import os
+import shutil
 import tempfile
 import threading
 import time
@@ -133,8 +134,9 @@ class Bench:
                     path.unlink()
 
     def folders(self) -> list[Path]:
-        """Where files are written: a disk, and memory where there is such a folder."""
-        return [self.folder, *([MEMORY] if MEMORY.is_dir() else [])]
+        """Where files are written: a disk, and memory where there is enough of such a folder."""
+        in_memory = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4e9
+        return [self.folder, *([MEMORY] if in_memory else [])]
 
     def host(self) -> None:
         """What the host does for every batch, without a device, in seconds of the processor."""
