@@ -1,37 +1,50 @@
 """Words a second from a text file to vectors, on one GPU, and where the time goes.
 
 The weights are random, the text is made up unless one is given: Zipf's law, 25 words a sentence.
-Every number is of whole words, without the marks around a sentence.
+Every number is of whole words, without the marks around a sentence. Files are written to a folder
+on a disk and to memory, /dev/shm, each beside a plain write of as many bytes.
 
-Run as: python benchmarks/embed_gpu.py [--size original] [--words 1000000] [--text FILE]
+Run as: python benchmarks/embed_gpu.py [--size original] [--words 2000000] [--text FILE]
             [--folder DIR] [--only SECTION ...] [--device cpu]
 """
 
 import argparse
+import os
+import shutil
 import tempfile
+import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from elmore import batches
+from elmore import batches, transfer
 from elmore.bilm import streams, word_table
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.bilm.streams import StreamedBiLM, pack
 from elmore.bilm.word_table import WordTable
-from elmore.embedder import Embedder
+from elmore.embedder import Embedded, Embedder
 from elmore.text.lines import read_lines
 from elmore.transfer import Fetcher
+from elmore.vectors import disk, parquet
+from elmore.vectors.formats import HDF5Writer
+from elmore.vectors.parquet import ParquetWriter
 from elmore.vectors.parts import write_vectors
 from elmore.vectors.rows import VectorForm, VectorRow
 
 BEGAN = time.perf_counter()
+MEMORY = Path("/dev/shm")
+SHORT = ["same", "machine", "host", "bf16", "arrays", "parquet", "hdf5"]  # about a minute
+LINES_WARM = 9000  # three batches and a short one: compile, record, pin memory
+LINES_TO_FILE = 16_000  # 2.4 GB in float16
 
 
 def say(text: str) -> None:
@@ -50,16 +63,20 @@ class Bench:
         self.bilm = BiLM(getattr(BiLMConfig, args.size)()).eval()
         self.num_words = sum(len(line.split()) for line in read_lines(self.text))
         self.peak = self.measure_peak()
+        self.device_us = 0.0  # a word, on the device alone
+        self.embedders: dict[str, Embedder] = {}
         say(
             f"{args.size}, {self.num_words:,} words in {self.text.stat().st_size / 1e6:.0f} MB, "
             f"a bf16 product runs at {self.peak / 1e12:.0f} TFLOP/s"
         )
 
     def embedder(self, precision: str) -> Embedder:
-        """Return an embedder of the model."""
-        return Embedder(
-            self.bilm, device=str(self.device), precision=precision, tokenizer="whitespace"
-        )
+        """Return an embedder of the model, which keeps what it has recorded."""
+        if precision not in self.embedders:
+            self.embedders[precision] = Embedder(
+                self.bilm, device=str(self.device), precision=precision, tokenizer="whitespace"
+            )
+        return self.embedders[precision]
 
     def wait(self) -> None:
         """Wait until the device is done."""
@@ -104,39 +121,57 @@ class Bench:
                 for _ in range(2):
                     took = self.seconds(lambda: fetcher.start(there).result())
                     say(f"device to an array        {2**30 / took / 1e9:6.1f} GB/s")
-        block = np.ones(2**26, dtype=np.uint8)
-        path = self.folder / "disk"
-        with path.open("wb", buffering=0) as file:
-            took = self.seconds(lambda: file.write(block), 32)
-        path.unlink()
-        say(f"memory to a file, 2 GB    {block.nbytes / took / 1e9:6.1f} GB/s")
+        for folder in self.folders():
+            for what, write in (
+                ("one thread", write_plainly),
+                ("one thread again", write_plainly),
+                ("4 threads, one file", write_by_threads),
+                ("4 threads, 4 files", write_files),
+            ):
+                took = self.seconds(lambda w=write, f=folder: w(f / "plain", 2**30))
+                say(f"1 GB to {folder}, {what:20} {2**30 / took / 1e9:6.2f} GB/s")
+                for path in folder.glob("plain*"):
+                    path.unlink()
+
+    def folders(self) -> list[Path]:
+        """Where files are written: a disk, and memory where there is enough of such a folder."""
+        in_memory = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4e9
+        return [self.folder, *([MEMORY] if in_memory else [])]
 
     def host(self) -> None:
-        """What the host does for every batch, without a device."""
+        """What the host does for every batch, without a device, in seconds of the processor."""
         embedder = self.embedder("fp32")
-        times = dict.fromkeys(("lines and tokens", "rows and characters", "streams"), 0.0)
+        times: dict[str, float] = defaultdict(float)
+        of_device = word_table._WORDS, word_table._ENCODED_AT_ONCE
+        before = [sizes["cpu"] for sizes in of_device]
+        for sizes in of_device:
+            sizes["cpu"] = sizes["cuda"]
         nothing = _Nothing(BiLM(BiLMConfig.tiny()))  # here, wherever the model is
         words = WordTable(nothing, embedder._encode_words, torch.device("cpu"))
-        words._size = word_table._WORDS["cuda"]
-        words.vectors = words._room_for(words._size)
-        last = began = time.perf_counter()
+        began = last = time.thread_time()
         filled = []
 
         def lap(name: str) -> None:
             nonlocal last
-            now = time.perf_counter()
+            now = time.thread_time()
             times[name] += now - last
             last = now
 
-        for window in batches._windows(embedder._tokenize(read_lines(self.text)), 65_536):
+        for some in batches._flat_windows(embedder._tokenize(read_lines(self.text)), 65_536):
             lap("lines and tokens")
-            rows = words(["<S>", "</S>", *chain.from_iterable(window)])
+            rows = words(["<S>", "</S>", *some.words])
             lap("rows and characters")
-            lengths = [len(tokens) for tokens in window]
-            found = pack(rows[2:], lengths, bos=0, eos=1)
+            found = pack(rows[2:], some.lengths, bos=0, eos=1)
             filled.append(2 * len(rows) / found.words.size)
             lap("streams")
-        took = time.perf_counter() - began
+            copied: Future[np.ndarray] = Future()
+            copied.set_result(np.empty((3, len(some.words), 1024), dtype=np.float16))
+            for _ in map(Embedded, *batches._finish(some, copied.result().shape, copied)):
+                pass
+            lap("results")
+        took = time.thread_time() - began
+        for sizes, size in zip(of_device, before, strict=True):
+            sizes["cpu"] = size
         parts = ", ".join(f"{name} {took:.2f} s" for name, took in times.items())
         self.report("host alone, one thread", self.num_words, took, extra=parts)
         say(f"    places of the streams that hold a word: {np.mean(filled):.1%}")
@@ -149,9 +184,8 @@ class Bench:
             before, streams._MAX_STREAMS = streams._MAX_STREAMS, max_streams
             table = WordTable(twin, embedder._encode_words, self.device)
             tokens = embedder._tokenize(read_lines(self.text))
-            window = next(batches._windows(tokens, max_words), [])
-            lengths = [len(sentence) for sentence in window]
-            rows = table(["<S>", "</S>", *chain.from_iterable(window)])
+            words, lengths = next(batches._flat_windows(tokens, max_words))
+            rows = table(["<S>", "</S>", *words])
             packed = pack(rows[2:], lengths, bos=int(rows[0]), eos=int(rows[1]))
             streams._MAX_STREAMS = before
 
@@ -171,6 +205,8 @@ class Bench:
             name = f"biLM alone, {precision}, {B} streams of {T}"
             extra = f"{1e6 * took / T:.0f} us a wave; with look-up and layers {whole * 1e3:.1f} ms"
             self.report(name, sum(lengths), took, extra=extra)
+            if (max_words, precision) == (65_536, "bf16"):
+                self.device_us = 1e6 * whole / sum(lengths)
         if self.device.type == "cuda":
             self.profile(lambda: twin._run(x, continues), T)
             self.memory()
@@ -190,20 +226,24 @@ class Bench:
     def to_memory(self, precision: str, max_words: int, **wanted: Any) -> None:
         """From the file to arrays, each dropped when the next comes."""
         embedder = self.embedder(precision)
-        list(embedder.stream(islice(read_lines(self.text), 9000), **wanted))  # compile and record
+        for _ in embedder.stream(islice(read_lines(self.text), LINES_WARM), **wanted):
+            pass
         clock = Clock()
         count = 0
         with clock.watching():
             lines = read_lines(self.text)
-            began = time.perf_counter()
             for tokens, _ in embedder.stream(lines, **wanted):
                 count += len(tokens)
                 if count >= max_words:
                     break
-            took = time.perf_counter() - began
         name = " ".join([f"file to arrays, {precision}", *(str(v) for v in wanted.values())])
-        self.report(name, count, took, extra=str(clock))
+        self.report(name, count, clock.took, extra=self.device_alone(count))
+        clock.say()
         self.memory()
+
+    def device_alone(self, words: int) -> str:
+        """Say how long the device takes for so many words in bf16, if that was measured."""
+        return f"device alone {self.device_us * words / 1e6:.2f} s" if self.device_us else ""
 
     def kept_in_memory(self) -> None:
         """`embed`, whose caller keeps all the arrays."""
@@ -217,27 +257,37 @@ class Bench:
         self.report("embed, bf16 float16, all kept", words, took, extra=f"{size:.1f} GB")
 
     def to_file(self, suffix: str) -> None:
-        """From the file of text to a file of vectors."""
+        """From the file of text to files of vectors, and plain writes of as many bytes."""
         embedder = self.embedder("bf16")
-        list(embedder.stream(islice(read_lines(self.text), 9000), dtype="float16"))
         form = VectorForm(embedder.num_layers, embedder.dim, "float16")
-        path = self.folder / f"vectors.{suffix}"
         count = 0
+
+        for _ in embedder.stream(islice(read_lines(self.text), LINES_WARM), dtype="float16"):
+            pass
 
         def rows(start: int) -> Iterator[VectorRow]:
             nonlocal count
-            lines = islice(read_lines(self.text), start, None)
+            lines = islice(read_lines(self.text), start, LINES_TO_FILE)
             for i, (tokens, vectors) in enumerate(embedder.stream(lines, dtype="float16"), start):
                 count += len(tokens)
                 yield VectorRow(i, tokens, vectors)
 
-        clock = Clock()
-        with clock.watching():
-            took = self.seconds(lambda: write_vectors(path, rows, form))
-        size = path.stat().st_size / 1e9
-        extra = f"{size:.1f} GB, {size / took:.2f} GB/s; {clock}"
-        self.report(f"file to {suffix}, bf16 float16 all", count, took, extra=extra)
-        path.unlink()
+        for folder in self.folders():
+            path = folder / f"elmore-benchmark.{suffix}"
+            for time_ in ("first", "again"):  # a virtual machine may get its memory only now
+                count = 0
+                clock = Clock()
+                with clock.watching():
+                    write_vectors(path, rows, form, overwrite=True)
+                size = path.stat().st_size
+                path.unlink()
+                extra = f"{size / 1e9:.1f} GB, {size / clock.took / 1e9:.2f} GB/s, {time_}"
+                self.report(f"file to {path}", count, clock.took, extra=extra)
+            clock.say()
+            plain = self.seconds(lambda p=path, s=size: write_plainly(p, s))
+            path.unlink()
+            say(f"    as many bytes by plain writes: {size / plain / 1e9:.2f} GB/s, "
+                f"{count / plain:,.0f} words/s; {self.device_alone(count)}")  # fmt: skip
 
     def long_sentence(self) -> None:
         """One sentence of 100,000 words."""
@@ -293,18 +343,31 @@ class _Nothing(StreamedBiLM):
 
 
 class Clock:
-    """Where the host's time goes while vectors are computed."""
+    """Where the time goes while vectors are computed, by threads.
+
+    Each part is without the parts inside it. Seconds of the processor are in brackets: what they
+    lack, a thread has waited, for the device, the disk or Python's lock.
+    """
 
     PARTS = (
-        ("table", WordTable, "__call__"),
+        ("rows of words", WordTable, "__call__"),
+        ("new words", WordTable, "_fill"),
         ("streams", batches, "pack"),
-        ("prepare", batches, "_run_streams"),  # with the two above
-        ("wait", batches, "_finish"),
-        ("copy thread", Fetcher, "_fetch"),
+        ("biLM, asked for", StreamedBiLM, "forward"),
+        ("layers, asked for", batches, "by_sentence"),
+        ("wait for vectors", batches, "_finish"),
+        ("fetch", Fetcher, "_fetch"),
+        ("lend or copy", transfer, "lend"),
+        ("rows to Parquet", ParquetWriter, "write"),
+        ("rows to HDF5", HDF5Writer, "write"),
+        ("write to the file", disk, "write_all"),
+        ("write to the file", parquet, "write_all"),
     )
 
     def __init__(self) -> None:
-        self.times = {name: 0.0 for name, *_ in self.PARTS}
+        self.took = 0.0
+        self.times: dict[tuple[str, str], tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+        self._inside = threading.local()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -313,23 +376,65 @@ class Clock:
         for (name, owner, attribute), call in zip(self.PARTS, real, strict=True):
             setattr(owner, attribute, self._timed(name, call))
         try:
-            yield
+            with self._part("the rest: lines, tokens, results"):
+                yield
         finally:
             for (_, owner, attribute), call in zip(self.PARTS, real, strict=True):
                 setattr(owner, attribute, call)
 
+    @contextmanager
+    def _part(self, name: str) -> Iterator[None]:
+        outer = getattr(self._inside, "now", np.zeros(2))
+        inner = self._inside.now = np.zeros(2)  # of the parts inside this one
+        began = np.array([time.perf_counter(), time.thread_time()])
+        try:
+            yield
+        finally:
+            took = np.array([time.perf_counter(), time.thread_time()]) - began
+            self._inside.now = outer
+            outer += took
+            key = threading.current_thread().name, name
+            self.times[key] = tuple(self.times[key] + took - inner)
+            if name.startswith("the rest"):
+                self.took = took[0]
+
     def _timed(self, name: str, call: Callable[..., object]) -> Callable[..., object]:
         def timed(*args: object, **kwargs: object) -> object:
-            began = time.perf_counter()
-            try:
+            with self._part(name):
                 return call(*args, **kwargs)
-            finally:
-                self.times[name] += time.perf_counter() - began
 
         return timed
 
-    def __str__(self) -> str:
-        return ", ".join(f"{name} {took:.2f} s" for name, took in self.times.items())
+    def say(self) -> None:
+        """Print a line for each thread."""
+        threads: dict[str, list[str]] = defaultdict(list)
+        for (thread, name), (wall, cpu) in self.times.items():
+            threads[thread].append(f"{name} {wall:.2f} ({cpu:.2f})")
+        for parts in threads.values():
+            print("        " + ", ".join(parts))
+
+
+def write_plainly(path: Path, size: int) -> None:
+    """Write so many bytes as fast as one thread can."""
+    block = np.ones(2**24, dtype=np.uint8)
+    with path.open("wb", buffering=0) as file:
+        for start in range(0, size, len(block)):
+            file.write(block[: size - start])
+
+
+def write_by_threads(path: Path, size: int) -> None:
+    """Write so many bytes to one file by four threads, each at its own places."""
+    block = np.ones(2**24, dtype=np.uint8)
+    with path.open("wb", buffering=0) as file, ThreadPoolExecutor(4) as threads:
+        places = range(0, size, len(block))
+        list(threads.map(lambda place: os.pwrite(file.fileno(), block, place), places))
+
+
+def write_files(path: Path, size: int) -> None:
+    """Write so many bytes to four files by four threads."""
+    with ThreadPoolExecutor(4) as threads:
+        paths = [path.with_name(f"{path.name}{i}") for i in range(4)]
+        list(threads.map(write_plainly, paths, [size // 4] * 4))
 
 
 def write_text(path: Path, num_words: int) -> Path:
@@ -350,13 +455,13 @@ def write_text(path: Path, num_words: int) -> Path:
 
 
 def main() -> None:
-    """Run all sections, or some."""
+    """Run some sections."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", default="original")
-    parser.add_argument("--words", type=int, default=1_000_000)
+    parser.add_argument("--words", type=int, default=2_000_000)
     parser.add_argument("--text", type=Path)
     parser.add_argument("--folder", type=Path, help="where files are written, on the disk to test")
-    parser.add_argument("--only", nargs="+", help="names of sections")
+    parser.add_argument("--only", nargs="+", default=SHORT, help="names of sections, or all")
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
     sizes = [(16_384, 128), (32_768, 256), (65_536, 256), (65_536, 512), (131_072, 512)]
@@ -368,7 +473,8 @@ def main() -> None:
             "machine": bench.machine,
             "host": bench.host,
             "encoder": bench.encoder,
-            "bf16": lambda: bench.bilm_alone("bf16", sizes),
+            "bf16": lambda: bench.bilm_alone("bf16", [(65_536, 512), (131_072, 1024)]),
+            "sizes": lambda: bench.bilm_alone("bf16", sizes),
             "arrays": lambda: bench.to_memory("bf16", 10**9, dtype="float16"),
             "large": lambda: bench.to_memory("bf16", 10**9, dtype="float16", batch_words=131_072),
             "float32": lambda: bench.to_memory("bf16", 10**9),
@@ -380,7 +486,7 @@ def main() -> None:
             "fp32": lambda: bench.bilm_alone("fp32", [(65_536, 512)]),
             "exact": lambda: bench.to_memory("fp32", 300_000, dtype="float16"),
         }
-        for name in args.only or sections:
+        for name in sections if args.only == ["all"] else args.only:
             sections[name]()
 
 

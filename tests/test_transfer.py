@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from elmore import transfer
-from elmore.transfer import Fetcher, to_device
+from elmore.transfer import Fetcher, lend, to_device
 
 DEVICES = ["cpu"]
 if torch.cuda.is_available():
@@ -18,10 +18,34 @@ if torch.cuda.is_available():
 def test_there_and_back(
     device: str, dtype: torch.dtype, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "_BYTES_AT_ONCE", 1024)  # many parts, the last one short
+    monkeypatch.setattr(transfer, "_LEAST_LENT", 100)
+    monkeypatch.setattr(transfer, "_MOST_LENT", 10_000)  # some lent, some copied, some too large
     tensors = [torch.randn(rows, 3, dtype=dtype) for _ in range(5)]
     with Fetcher() as fetcher:
         there = [to_device(x.T.contiguous(), torch.device(device)).T for x in tensors]
         found = [fetcher.start(x) for x in there]  # which do not lie in order
         for tensor, array in zip(tensors, found, strict=True):
             np.testing.assert_array_equal(array.result(), tensor.numpy(), strict=True)
+
+
+def test_memory_is_lent_until_the_last_view_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "_LEAST_LENT", 8)
+    monkeypatch.setattr(transfer, "_MOST_LENT", 32)
+
+    def is_lent(tensor: torch.Tensor, array: np.ndarray) -> bool:
+        np.testing.assert_array_equal(array, tensor.numpy(), strict=True)
+        return np.shares_memory(array, tensor.numpy())
+
+    small, first, second, third = (torch.arange(n, dtype=torch.int16) for n in (3, 8, 8, 8))
+    assert not is_lent(small, lend(small))  # dropped at once
+    kept = lend(first)
+    also_kept = lend(second)
+    assert is_lent(first, kept)
+    assert is_lent(second, also_kept)
+    assert not is_lent(third, lend(third))
+    view = kept.reshape(2, 4)[1:]
+    del kept
+    assert not is_lent(third, lend(third))
+    np.testing.assert_array_equal(view, [[4, 5, 6, 7]])
+    del view
+    assert is_lent(third, lend(third))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from itertools import accumulate, chain, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from elmore.bilm.word_table import WordTable
 from elmore.text.sentences import BOS_WORD, EOS_WORD, frame, group_by_length
 from elmore.transfer import Fetcher, to_device
 
-Batch = tuple[Sequence[list[str]], Iterable[Float[np.ndarray, "..."]]]
+Batch = tuple[Iterable[list[str]], Iterable[Float[np.ndarray, "..."]]]
 """Some sentences, and the vectors of each: (J, W, D), or (W, D) for one layer."""
 
 Twin = BiLM | PackedBiLM | StreamedBiLM
@@ -32,6 +33,14 @@ Pick = Callable[[Float[Tensor, "B J T D"]], Tensor]
 
 Contextualize = Callable[[Float[Tensor, "B T D"], Bool[Tensor, "B T"]], Float[Tensor, "B J T E"]]
 """Token vectors and their mask to the layers of the words."""
+
+
+class Flat(NamedTuple):
+    """Some sentences, one after the other: thousands of lists would keep the host busy."""
+
+    words: list[str]
+    lengths: list[int]
+
 
 _BATCHES_SORTED = 8  # sentences of so many batches are sorted by length together
 _BATCHES_AHEAD = 2  # on which a GPU works while the caller has the one before
@@ -100,11 +109,11 @@ def in_streams(
     max_words: int,
 ) -> Iterator[Batch]:
     """Embed sentences in streams, and prepare a batch while the ones before it are computed."""
-    ahead: deque[tuple[list[list[str]], Sequence[int], Future[np.ndarray]]] = deque()
+    ahead: deque[tuple[Flat, Sequence[int], Future[np.ndarray]]] = deque()
     with Fetcher() as fetcher:
-        for window in _windows(sentences, max_words):
-            vectors = _run_streams(window, bilm, words, pick)
-            ahead.append((window, vectors.shape, fetcher.start(vectors)))
+        for some in _flat_windows(sentences, max_words):
+            vectors = _run_streams(some, bilm, words, pick)
+            ahead.append((some, vectors.shape, fetcher.start(vectors)))
             if len(ahead) > _BATCHES_AHEAD:
                 yield _finish(*ahead.popleft())
         while ahead:
@@ -113,15 +122,15 @@ def in_streams(
 
 @torch.inference_mode()
 def _run_streams(
-    sentences: list[list[str]], bilm: StreamedBiLM, words: WordTable, pick: Pick
+    some: Flat, bilm: StreamedBiLM, words: WordTable, pick: Pick
 ) -> Float[Tensor, "*J N D"]:
     """Return the vectors of all words, a sentence after the other, whatever the shape says."""
-    lengths = [len(tokens) for tokens in sentences]
-    bos, eos, *_ = rows = words([BOS_WORD, EOS_WORD, *chain.from_iterable(sentences)])
-    streams = pack(rows[2:], lengths, bos=int(bos), eos=int(eos))
+    found = words([BOS_WORD, EOS_WORD, *some.words])
+    marks, rows = found[:2].tolist(), found[2:]
+    streams = pack(rows, some.lengths, bos=marks[0], eos=marks[1])
     with _evaluating(bilm):
-        layers = bilm(words.vectors, rows[2:], streams)  # (J, N, D)
-    return by_sentence(pick(layers[None])[0], lengths)
+        layers = bilm(words.vectors, rows, streams)  # (J, N, D)
+    return by_sentence(pick(layers[None])[0], some.lengths)
 
 
 def by_sentence(layers: Float[Tensor, "*J N D"], lengths: Sequence[int]) -> Float[Tensor, "*J N D"]:
@@ -136,14 +145,16 @@ def by_sentence(layers: Float[Tensor, "*J N D"], lengths: Sequence[int]) -> Floa
     return layers.reshape(J * N, D)[j * N + first + word].view_as(layers)
 
 
-def _finish(
-    sentences: list[list[str]], shape: Sequence[int], copied: "Future[np.ndarray]"
-) -> Batch:
+def _finish(some: Flat, shape: Sequence[int], copied: "Future[np.ndarray]") -> Batch:
     *several, _, D = shape
     J = math.prod(several)
+    of_one = (*several, -1, D)
     rows = copied.result().reshape(-1, D)
-    bounds = pairwise(accumulate(map(len, sentences), initial=0))
-    return sentences, (rows[J * a : J * b].reshape(*several, b - a, D) for a, b in bounds)
+    bounds = list(pairwise(accumulate(some.lengths, initial=0)))
+    return (
+        (some.words[a:b] for a, b in bounds),
+        (rows[J * a : J * b].reshape(of_one) for a, b in bounds),
+    )
 
 
 def _windows(sentences: Iterable[list[str]], max_words: int) -> Iterator[list[list[str]]]:
@@ -158,6 +169,22 @@ def _windows(sentences: Iterable[list[str]], max_words: int) -> Iterator[list[li
             window, count = [], 0
     if window:
         yield window
+
+
+def _flat_windows(sentences: Iterable[list[str]], max_words: int) -> Iterator[Flat]:
+    """Cut a stream of sentences as `_windows` does."""
+    words: list[str] = []
+    lengths: list[int] = []
+    count = 0
+    for tokens in sentences:
+        words += tokens
+        lengths.append(len(tokens))
+        count += len(tokens) + 2
+        if count >= max_words:
+            yield Flat(words, lengths)
+            words, lengths, count = [], [], 0
+    if lengths:
+        yield Flat(words, lengths)
 
 
 @contextmanager

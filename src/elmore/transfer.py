@@ -1,13 +1,20 @@
 """Arrays to a device and back, while the device goes on with its work."""
 
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
 from types import TracebackType
 
 import numpy as np
 import torch
 from torch import Tensor
 
-_BYTES_AT_ONCE = 2**26
+# Pinned memory is dear to come by, and no other program can have it: what a caller keeps for good
+# should not be of it. A small array is sooner copied than its place replaced.
+_LEAST_LENT = 2**24
+_MOST_LENT = 2**32
+_lent: list[tuple[weakref.ref[np.ndarray], int]] = []
+_lock = Lock()
 
 
 def to_device(array: np.ndarray | Tensor, device: torch.device) -> Tensor:
@@ -21,14 +28,13 @@ def to_device(array: np.ndarray | Tensor, device: torch.device) -> Tensor:
 class Fetcher:
     """Copies tensors to the host, each as soon as it is computed, beside later work.
 
-    The device fills two pinned buffers by turns, and a thread empties one of them meanwhile.
-    Pinned memory is dear to come by: this little is enough for tensors of any size.
+    The device fills pinned memory by itself, and that memory is what the caller gets. PyTorch
+    keeps it for the next tensor once the caller has dropped all of an array.
     """
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1)
         self._stream: torch.cuda.Stream | None = None
-        self._buffers: list[Tensor] = []
 
     def __enter__(self) -> "Fetcher":
         return self
@@ -51,31 +57,27 @@ class Fetcher:
 
     @torch.inference_mode()
     def _fetch(self, tensor: Tensor, computed: torch.cuda.Event) -> np.ndarray:
-        if self._stream is None:
-            self._stream = torch.cuda.Stream(tensor.device)
-            self._buffers = [
-                torch.empty(_BYTES_AT_ONCE, dtype=torch.uint8, pin_memory=True) for _ in range(2)
-            ]
-        # numpy asks for huge pages, which are far fewer to come by.
-        array = np.empty(tensor.shape, str(tensor.dtype).removeprefix("torch."))
-        parts = zip(*(_parts(x) for x in (tensor, torch.from_numpy(array))), strict=True)
-        copied: list[tuple[Tensor, Tensor, torch.cuda.Event]] = []
+        self._stream = self._stream or torch.cuda.Stream(tensor.device)
         with torch.cuda.stream(self._stream):
             self._stream.wait_event(computed)
-            for i, (there, here) in enumerate(parts):
-                buffer = self._buffers[i % 2][: len(there)].copy_(there, non_blocking=True)
-                copied.append((here, buffer, self._stream.record_event()))
-                if i > 0:
-                    _empty(*copied.pop(0))
-        for last in copied:
-            _empty(*last)
-        return array
+            if tensor.nbytes > _MOST_LENT:
+                return tensor.cpu().numpy()
+            pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+            pinned.copy_(tensor, non_blocking=True)
+            self._stream.record_event().synchronize()
+        return lend(pinned)
 
 
-def _parts(tensor: Tensor) -> tuple[Tensor, ...]:
-    return tensor.flatten().view(torch.uint8).split(_BYTES_AT_ONCE)
-
-
-def _empty(here: Tensor, buffer: Tensor, filled: torch.cuda.Event) -> None:
-    filled.synchronize()
-    here.copy_(buffer)
+def lend(pinned: Tensor) -> np.ndarray:
+    """Return pinned memory as an array, or a copy of it where callers hold much already."""
+    lent = pinned.numpy()
+    with _lock:
+        _lent[:] = [(array, size) for array, size in _lent if array() is not None]
+        held = sum(size for _, size in _lent)
+        if lent.nbytes >= _LEAST_LENT and held + lent.nbytes <= _MOST_LENT:
+            _lent.append((weakref.ref(lent), lent.nbytes))  # views of it keep it alive
+            return lent
+    # numpy asks for huge pages, which are far fewer to come by.
+    array = np.empty(lent.shape, lent.dtype)
+    torch.from_numpy(array).copy_(pinned)
+    return array

@@ -1,4 +1,5 @@
-"""Oracles: the biLM as it is, a sentence at a time; a place-by-place reading of the streams."""
+"""Oracles: the biLM as it is, a sentence at a time; a place-by-place reading of the streams; the
+shortest stream, looked for among all."""
 
 from pathlib import Path
 
@@ -47,6 +48,20 @@ def test_words_are_where_they_are_said_to_be(lengths: list[int]) -> None:
     T = len(packed.words)
     np.testing.assert_array_equal(packed.words[packed.place, 0, packed.stream], words)
     np.testing.assert_array_equal(packed.words[T - packed.place, 1, packed.stream], words)
+
+
+@given(st.lists(st.integers(1, 40), max_size=60), st.integers(1, 16))
+def test_the_longest_sentence_left_goes_to_the_shortest_stream(sizes: list[int], B: int) -> None:
+    lengths = [0] * B
+    expected = {}
+    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        shortest = lengths.index(min(lengths))
+        expected[i] = lengths[shortest], shortest
+        lengths[shortest] += sizes[i]
+    starts, numbers, longest = streams_module._share_out(np.array(sizes, dtype=np.int64), B)
+    found = zip(starts.tolist(), numbers.tolist(), strict=True)
+    assert dict(enumerate(found)) == expected
+    assert longest == max(1, *lengths, 0)
 
 
 def test_few_places_are_empty() -> None:

@@ -95,6 +95,27 @@ def test_arrays_need_not_be_contiguous_or_of_the_type(tmp_path: Path) -> None:
     np.testing.assert_array_equal(row.vectors, vectors.astype(np.float16))
 
 
+def test_joining_holds_a_group_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    form = VectorForm(3, 4, "float16")
+    groups = [rows([2, 0, 5], form)] * 4
+    write(tmp_path / "part.parquet", groups, form)
+    held: list[int] = []
+    real = parquet.write_all
+
+    def write_all(file, buffers) -> None:
+        held.append(sum(memoryview(buffer).nbytes for buffer in buffers))
+        real(file, buffers)
+
+    monkeypatch.setattr(parquet, "write_all", write_all)
+    writer = ParquetWriter(tmp_path / "v.parquet", form)
+    writer.append(tmp_path / "part.parquet")
+    writer.close()
+    size = (tmp_path / "v.parquet").stat().st_size
+    assert sum(held) == size
+    assert max(held[:-1]) < size / 4  # the last one is the footer
+    assert pq.read_table(tmp_path / "v.parquet").equals(pq.read_table(tmp_path / "part.parquet"))
+
+
 def test_a_part_that_was_cut_off_is_not_joined(tmp_path: Path) -> None:
     form = VectorForm(None, 4, "float32")
     write(tmp_path / "v.parquet", [rows([3], form)], form)

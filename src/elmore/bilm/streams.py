@@ -89,15 +89,11 @@ def _share_out(
     The longest sentence comes first, and each goes to the stream that is shortest so far.
     """
     order = np.argsort(-sizes, kind="stable")
-    streams = [(0, b) for b in range(B)]  # a heap of (length, number)
-    starts = []
-    for size in sizes[order].tolist():
-        end, b = streams[0]
-        starts.append((end, b))
-        heapq.heapreplace(streams, (end + size, b))
-    found = np.zeros((len(sizes), 2), dtype=np.int64)
-    found[order] = np.array(starts, dtype=np.int64).reshape(-1, 2)
-    return found[:, 0], found[:, 1], max(1, *(end for end, _ in streams))
+    streams = list(range(B))  # a heap of length * B + number: one integer is quick to compare
+    starts = [heapq.heapreplace(streams, streams[0] + size) for size in (B * sizes[order]).tolist()]
+    found = np.zeros((2, len(sizes)), dtype=np.int64)
+    found[:, order] = np.divmod(np.array(starts, dtype=np.int64), B)
+    return found[0], found[1], max(1, max(streams) // B)
 
 
 class StreamedBiLM(nn.Module):

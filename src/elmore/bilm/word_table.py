@@ -4,7 +4,6 @@ N words, D dim.
 """
 
 from collections.abc import Sequence
-from itertools import islice
 
 import numpy as np
 import torch
@@ -44,7 +43,6 @@ class WordTable:
         self._encode = encode
         self._device = device
         self._rows = _Rows()
-        self._num_encoded = 0
         self._size = _WORDS[device.type]
         self.vectors = self._room_for(self._size)
 
@@ -53,8 +51,7 @@ class WordTable:
         """Return the row of each word."""
         rows = self._rows.of(words)
         if len(self._rows) > self._size:
-            self._rows.clear()
-            self._num_encoded = 0
+            self._rows = _Rows()
             rows = self._rows.of(words)
             if len(self._rows) > len(self.vectors):  # these words alone are more than the table
                 self.vectors = self._room_for(len(self._rows))
@@ -63,16 +60,17 @@ class WordTable:
 
     def _fill(self) -> None:
         """Encode the words that have a row since the last time."""
+        new = self._rows.take_new()
+        first = len(self._rows) - len(new)
         # Words of like length together, so that few characters beyond the end of one are read.
-        new = sorted(islice(self._rows, self._num_encoded, None), key=len)
+        order = np.argsort(np.fromiter(map(len, new), np.int64, len(new)), kind="stable")
         for start in range(0, len(new), _ENCODED_AT_ONCE[self._device.type]):
-            some = new[start : start + _ENCODED_AT_ONCE[self._device.type]]
-            ids = self._encode(some)
+            some = order[start : start + _ENCODED_AT_ONCE[self._device.type]]
+            ids = self._encode([new[i] for i in some.tolist()])
             if self._bilm.config.vocab_size is None:
                 ids = trim(ids, max(width for width, _ in self._bilm.config.filters))
-            rows = to_device(self._rows.of(some), self._device)
+            rows = to_device(first + some, self._device)
             self.vectors[rows] = self._bilm.encode(to_device(ids, self._device))
-        self._num_encoded = len(self._rows)
 
     def _room_for(self, count: int) -> Float[Tensor, "N D"]:
         return next(self._bilm.parameters()).new_empty(count, self._bilm.config.dim)
@@ -81,9 +79,19 @@ class WordTable:
 class _Rows(dict[str, int]):
     """The row of each word; a new word gets the next one as soon as it is looked up."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._new: list[str] = []
+
     def of(self, words: Sequence[str]) -> Int[np.ndarray, " N"]:
         return np.fromiter(map(self.__getitem__, words), np.int64, len(words))
 
+    def take_new(self) -> list[str]:
+        """Return the words that have come since the last time, in the order of their rows."""
+        new, self._new = self._new, []
+        return new
+
     def __missing__(self, word: str) -> int:
         self[word] = row = len(self)
+        self._new.append(word)
         return row

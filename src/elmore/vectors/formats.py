@@ -1,23 +1,20 @@
 """Rows of vectors to one file: Parquet, HDF5 in AllenNLP's layout, npz."""
 
-import io
 import json
 import shutil
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import h5py
 import numpy as np
-from h5py import h5d, h5o, h5s, h5t
+from h5py import h5d, h5o, h5p, h5s, h5t
 
 from elmore.errors import InputError
+from elmore.vectors.disk import Disk
 from elmore.vectors.parquet import ParquetWriter
 from elmore.vectors.rows import VectorForm, VectorRow
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer  # collections.abc has it from Python 3.12 on
 
 _INDEX = "sentence_to_index"
 
@@ -46,7 +43,7 @@ class HDF5Writer:
     """The layout of AllenNLP's `elmo` command: key = line number, and `sentence_to_index`."""
 
     def __init__(self, path: Path, form: VectorForm) -> None:
-        self._disk = _Disk(path, "w+")
+        self._disk = Disk(path)
         self._file = h5py.File(self._disk, "w")
         self._dtype = form.dtype
         self._index: dict[str, str] = {}
@@ -54,15 +51,20 @@ class HDF5Writer:
     def write(self, rows: Sequence[VectorRow]) -> None:
         """Add one dataset a row."""
         kind = h5t.py_create(np.dtype(self._dtype))
+        placed = h5p.create(h5p.DATASET_CREATE)  # the library says where the numbers go
+        placed.set_alloc_time(h5d.ALLOC_TIME_EARLY)
+        placed.set_fill_time(h5d.FILL_TIME_NEVER)
         for row in rows:
             self._disk.check()
-            # Three times as fast as h5py's own `file[name] = vectors`.
             vectors = np.ascontiguousarray(row.vectors, self._dtype)
             space = h5s.create_simple(vectors.shape)
-            data = h5d.create(self._file.id, str(row.id).encode(), kind, space)
-            data.write(h5s.ALL, h5s.ALL, vectors)
+            data = h5d.create(self._file.id, str(row.id).encode(), kind, space, placed)
+            if vectors.size:
+                self._disk.put(data.get_offset(), vectors)
             # As there, a sentence that comes again points to its last line.
             self._index[" ".join(row.tokens)] = str(row.id)
+        self._file.flush()  # what the library puts between the numbers goes with them
+        self._disk.start()
 
     def append(self, path: Path) -> None:
         """Add the datasets of another such file."""
@@ -75,6 +77,7 @@ class HDF5Writer:
 
     def close(self) -> None:
         """Add the sentences and close the file."""
+        self._disk.finish()
         if self._disk.error is None:
             index = self._file.create_dataset(_INDEX, (1,), h5py.string_dtype("utf-8"))
             index[0] = json.dumps(self._index)
@@ -87,53 +90,6 @@ class HDF5Writer:
         """Return the number of datasets, without the index."""
         with h5py.File(path) as file:
             return len(file) - 1
-
-
-class _Disk(io.FileIO):
-    """A file that keeps the first error of the disk for us, and only pretends to write after it.
-
-    The HDF5 library can't be told that a disk is full: it ends the process, sooner or later.
-    """
-
-    error: OSError | None = None
-    _place = 0  # where the library believes to be, and the end of what it believes to have written
-    _end = 0
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a place of what has been written, be it in the file or not."""
-        self._place = offset + (0, self._place, self._end)[whence]
-        return super().seek(self._place)
-
-    def tell(self) -> int:
-        """Return the place."""
-        return self._place
-
-    def write(self, data: "Buffer") -> int:
-        """Write all of the data, or remember why not."""
-        left = memoryview(data).cast("B")
-        size = len(left)
-        try:
-            while left and not self.error:
-                left = left[super().write(left) :]
-        except OSError as error:
-            self.error = error
-        self._place += size
-        self._end = max(self._end, self._place)
-        return size
-
-    def truncate(self, size: int | None = None) -> int:
-        """Set the size, or remember why not."""
-        self._end = self._place if size is None else size
-        try:
-            super().truncate(self._end)
-        except OSError as error:
-            self.error = self.error or error
-        return self._end
-
-    def check(self) -> None:
-        """Raise what has been remembered."""
-        if self.error:
-            raise self.error
 
 
 class NpzWriter:

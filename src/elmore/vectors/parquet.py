@@ -11,6 +11,9 @@ J layers, W words, D dim.
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from functools import lru_cache
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -20,6 +23,7 @@ import pyarrow.parquet as pq
 from jaxtyping import Float
 
 from elmore.errors import InputError
+from elmore.vectors.disk import Beside, write_all
 from elmore.vectors.rows import VectorForm, VectorRow
 
 _MAGIC = b"PAR1"
@@ -45,11 +49,15 @@ class ParquetWriter:
         self._file = path.open("wb", buffering=0)
         self._groups: list[bytes] = []
         self._num_rows = 0
+        self._beside = Beside()
+        self._waiting: list[bytes | np.ndarray] = []  # to be written
+        self._place = 0  # in the file, after what is waiting
         self._write(_MAGIC)
 
     def write(self, rows: Sequence[VectorRow]) -> None:
         """Add a row group."""
         self._add_group(len(rows), [*self._write_small(rows), self._write_vectors(rows)])
+        self._flush()
 
     def append(self, path: Path) -> None:
         """Add the row groups of another such file."""
@@ -59,6 +67,7 @@ class ParquetWriter:
             with path.open("rb") as file:
                 chunks = [self._copy(file, group.column(i)) for i in range(group.num_columns)]
             self._add_group(group.num_rows, chunks)
+            self._flush()
 
     @staticmethod
     def count(path: Path) -> int:
@@ -73,25 +82,26 @@ class ParquetWriter:
         before, after = self._around_groups
         groups = _list(_STRUCT, self._groups)
         footer = b"".join([before, b"\x16", _integer(self._num_rows), b"\x19", groups, after])
-        with self._file:
-            self._write(footer, len(footer).to_bytes(4, "little"), _MAGIC)
+        self._write(footer, len(footer).to_bytes(4, "little"), _MAGIC)
+        with self._file, closing(self._beside):
+            self._flush()
 
     def _write_small(self, rows: Sequence[VectorRow]) -> Iterator["_Chunk"]:
         """Write the columns that pyarrow writes."""
         schema = _schema(self._form).remove(2)
-        columns = ([row.id for row in rows], [row.tokens for row in rows])
+        ids = pa.array([row.id for row in rows], pa.int64())
+        ends = list(accumulate((len(row.tokens) for row in rows), initial=0))
+        words = pa.array(list(chain.from_iterable(row.tokens for row in rows)), pa.string())
+        tokens = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), words)
         file = io.BytesIO()
-        table = pa.table(
-            [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema
-        )
-        pq.write_table(table, file, **_PLAINLY)
+        pq.write_table(pa.table([ids, tokens], schema), file, **_PLAINLY)
         group = pq.read_metadata(file).row_group(0)
         for i in range(group.num_columns):
             yield self._copy(file, group.column(i))
 
     def _copy(self, file: BinaryIO, chunk: pq.ColumnChunkMetaData) -> "_Chunk":
         """Copy the pages of a column from another file."""
-        offset = self._file.tell()
+        offset = self._place
         file.seek(chunk.data_page_offset)
         left = chunk.total_compressed_size
         while left:
@@ -100,6 +110,8 @@ class ParquetWriter:
                 raise OSError("a part ends before its last row group does")
             self._write(some)
             left -= len(some)
+            if len(some) == _BYTES_COPIED:
+                self._flush()
         path = chunk.path_in_schema.split(".")
         return _Chunk(
             _PHYSICAL[chunk.physical_type],
@@ -111,14 +123,14 @@ class ParquetWriter:
 
     def _write_vectors(self, rows: Sequence[VectorRow]) -> "_Chunk":
         """Write the column of vectors, from the arrays themselves."""
-        offset = self._file.tell()
+        offset = self._place
         num_values = 0
         for page in _pages(rows, self._form):
             num_values += page.num_values
             self._write(*page.encode())
         kind = _PHYSICAL["FLOAT" if self._form.dtype == "float32" else "FIXED_LEN_BYTE_ARRAY"]
         path = ["vectors"] + _nesting(self._form) * ["list", "element"]
-        return _Chunk(kind, path, num_values, offset, self._file.tell() - offset)
+        return _Chunk(kind, path, num_values, offset, self._place - offset)
 
     def _add_group(self, num_rows: int, chunks: Sequence["_Chunk"]) -> None:
         self._num_rows += num_rows
@@ -132,10 +144,12 @@ class ParquetWriter:
         )
 
     def _write(self, *buffers: bytes | np.ndarray) -> None:
-        for buffer in buffers:
-            view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
-            while view:  # an unbuffered file may take less than it is given
-                view = view[self._file.write(view) :]
+        self._waiting += buffers
+        self._place += sum(b.nbytes if isinstance(b, np.ndarray) else len(b) for b in buffers)
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._beside.start(write_all, self._file, waiting)
 
 
 class _Chunk(NamedTuple):
@@ -177,22 +191,15 @@ class _Page:
         self._nesting = _nesting(form)
         self._begins = bytearray()
         self._exists = bytearray()
-        self._next_word = self._word(self._nesting - 1)
-
-    def _word(self, begins: int) -> bytes:
-        return _run(1, begins) + _run(self._dim - 1, self._nesting)
 
     def add(self, begins: int, words: Float[np.ndarray, "W D"]) -> None:
         """Add words that follow each other in the list which the first of them begins."""
-        if len(words) == 0:
-            self._begins += _run(1, begins)
-            self._exists += _run(1, 2 * self._nesting - 3)  # the list does, no word in it
-            self.num_values += 1
-            return
-        self._begins += self._word(begins) + self._next_word * (len(words) - 1)
-        self._exists += _run(words.size, 2 * self._nesting + 1)
-        self.num_values += words.size
-        self.vectors.append(words)
+        starts, exists = _levels(begins, len(words), self._dim, self._nesting)
+        self._begins += starts
+        self._exists += exists
+        self.num_values += words.size or 1
+        if len(words):
+            self.vectors.append(words)
 
     def encode(self) -> Iterator[bytes | np.ndarray]:
         """Yield what is written."""
@@ -234,6 +241,15 @@ def _pages(rows: Iterable[VectorRow], form: VectorForm) -> Iterator[_Page]:
             room -= len(words)
     if page.num_values:
         yield page
+
+
+@lru_cache(maxsize=2**12)  # most sentences have the length of one before
+def _levels(begins: int, num_words: int, dim: int, nesting: int) -> tuple[bytes, bytes]:
+    """Return the levels of some words: what begins with them, and what of them exists."""
+    if num_words == 0:
+        return _run(1, begins), _run(1, 2 * nesting - 3)  # the list does, no word in it
+    first, following = (_run(1, b) + _run(dim - 1, nesting) for b in (begins, nesting - 1))
+    return first + following * (num_words - 1), _run(num_words * dim, 2 * nesting + 1)
 
 
 def _nesting(form: VectorForm) -> int:
