@@ -1,6 +1,6 @@
 """Table 1 of the paper, from runs of `elmore train`: baseline, with ELMo, and what it gains.
 
-Run as: python experiments/table1.py RUNS
+Run as: python experiments/table1.py RUNS [--plot curves.png]
 
 RUNS holds folders named ROW-baseline-SEED and ROW-elmo-SEED, as in conll2003-elmo-0. A run is
 scored on its test set, or on its dev set if it has no other.
@@ -8,10 +8,13 @@ scored on its test set, or on its dev set if it has no other.
 
 import argparse
 import json
+import math
 import statistics
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
+
+from matplotlib.figure import Figure
 
 from elmore.tasks import get_task
 
@@ -86,11 +89,40 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def plot(folder: Path, path: Path) -> None:
+    """Draw the dev score of all runs over their epochs, a row of the table in a panel."""
+    runs = sorted(folder.glob("*/metrics.jsonl"))
+    names = list(dict.fromkeys(run.parent.name.rsplit("-", 2)[0] for run in runs))
+    figure = Figure(figsize=(10, 1.2 + 2.2 * math.ceil(len(names) / 4)), layout="constrained")
+    panels = figure.subplots(math.ceil(len(names) / 4), min(4, len(names)), squeeze=False).flat
+    panel = dict(zip(names, panels, strict=False))
+    best: dict[str, list[float]] = {}
+    for run in runs:
+        name, kind, _ = run.parent.name.rsplit("-", 2)
+        task = json.loads((run.parent / "metrics.json").read_text(encoding="utf-8"))["task"]
+        records = map(json.loads, run.read_text(encoding="utf-8").splitlines())
+        scores = [100 * record["dev"][get_task(task).score_name] for record in records]
+        color = "C1" if kind == "elmo" else "C0"
+        panel[name].plot(range(1, len(scores) + 1), scores, color=color, linewidth=1)
+        panel[name].set_title(f"{name} ({get_task(task).score_name})", fontsize=9)
+        best.setdefault(name, []).append(max(scores))
+    for name, scores in best.items():  # the first epochs would hide the rest
+        room = max(scores) - min(scores)
+        panel[name].set_ylim(min(scores) - 1.5 * room - 1, max(scores) + 0.2 * room + 0.2)
+    figure.supxlabel("epoch", fontsize=9)
+    figure.suptitle("dev scores: + ELMo (orange) and baseline (blue), a line a seed", fontsize=10)
+    figure.savefig(path, dpi=120)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("runs", type=Path)
-    print(table(read_rows(parser.parse_args().runs)))
+    parser.add_argument("--plot", type=Path, help="a picture of the learning curves")
+    args = parser.parse_args()
+    print(table(read_rows(args.runs)))
+    if args.plot:
+        plot(args.runs, args.plot)
 
 
 if __name__ == "__main__":
