@@ -12,7 +12,6 @@ from torch.nn.utils.rnn import PackedSequence
 from elmore.bilm import kernels
 from elmore.transfer import to_device
 
-
 _WIDEST = 384
 """Above it, products are large enough for a kernel each, and cuDNN's are the better ones."""
 
