@@ -33,7 +33,9 @@ Pick = Callable[[Float[Tensor, "B J T D"]], Tensor]
 Contextualize = Callable[[Float[Tensor, "B T D"], Bool[Tensor, "B T"]], Float[Tensor, "B J T E"]]
 """Token vectors and their mask to the layers of the words."""
 
-_BATCHES_SORTED = 8  # sentences of so many batches are sorted by length together
+# Sentences of so many batches are sorted by length together. More hardly make it faster, and at
+# the original size the vectors of a batch, which wait for their turn, are 25 MB.
+_BATCHES_SORTED = 2
 _BATCHES_AHEAD = 2  # on which a GPU works while the caller has the one before
 
 

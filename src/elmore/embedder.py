@@ -3,6 +3,7 @@
 B sentences, J layers, T tokens, W words, D dim.
 """
 
+import copy
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -19,7 +20,6 @@ from elmore.batches import in_groups, in_sequence, in_streams
 from elmore.bilm.model import BiLM
 from elmore.bilm.packed import Arithmetic, PackedBiLM, can_pack, worth_packing
 from elmore.bilm.streams import StreamedBiLM
-from elmore.bilm.unfilled import unfilled
 from elmore.bilm.word_table import WordTable
 from elmore.checkpoint.assign import build
 from elmore.checkpoint.directory import write_directory
@@ -46,7 +46,7 @@ Precision = Literal["fp32", "bf16", "int8"]
 Dtype = Literal["float32", "float16"]
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.float32}
-_BATCH_WORDS = {"cpu": 4096, "cuda": 65_536}
+_BATCH_WORDS = {"cpu": 2048, "cuda": 65_536}
 
 
 class Embedded(NamedTuple):
@@ -80,6 +80,8 @@ def load(
         language: ISO 639-1 code, for the rules of the tokenizer.
     """
     bilm, vocabulary, provenance, _ = read_pretrained(model, options=options, vocab=vocab)
+    if precision == "bf16":
+        bilm.to(torch.bfloat16)  # matrix by matrix: the embedder would make a copy
     embedder = Embedder(
         bilm,
         vocabulary=vocabulary,
@@ -118,7 +120,8 @@ class Embedder:
         if precision == "int8" and not (self.device.type == "cpu" and can_pack("int8")):
             raise InputError(f"int8 needs an x86 CPU, not {self.device}; try bf16")
         # A copy where the weights change, so that the caller's model stays what it is.
-        self._bilm: BiLM | None = _in_half(bilm) if precision == "bf16" else bilm
+        changes = precision == "bf16" and next(bilm.parameters()).dtype != torch.bfloat16
+        self._bilm: BiLM | None = copy.deepcopy(bilm) if changes else bilm
         self._bilm.to(self.device, _DTYPES[precision])
         self.config = bilm.config
         self.vocabulary = vocabulary
@@ -334,15 +337,6 @@ def _choose(layers: Tensor, which: Layers) -> Tensor:
 def _versions(bilm: BiLM) -> list[tuple[int, int]]:
     """Return what changes with the weights."""
     return [(id(p), p._version) for p in bilm.parameters()]
-
-
-def _in_half(bilm: BiLM) -> BiLM:
-    """Return a copy in bfloat16, without one in float32 on the way."""
-    with unfilled():
-        half = BiLM(bilm.config)
-    state = {name: value.to(torch.bfloat16, copy=True) for name, value in bilm.state_dict().items()}
-    half.load_state_dict(state, assign=True)
-    return half.train(bilm.training)
 
 
 def find_device(device: Device) -> torch.device:

@@ -20,14 +20,17 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional
 
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 from elmore.bilm.model import BiLM, BiLMOutput, BiLMState
+from elmore.bilm.softmax import Softmax
 from elmore.bilm.unfilled import unfilled
 
 _SMALLEST = 2**16  # below this, a product takes less time than to find out how to do it
-_BYTES_AT_ONCE = 2**24  # of the input's share of the gates; memory for more is slow to come by
+_BYTES_AT_ONCE = 2**22  # of the input's share of the gates; memory for more is slow to come by
+_LOGITS_AT_ONCE = 2**24  # 64 MB in float32
 
 Arithmetic = Literal["float", "int8"]
 """`float` is that of the weights, float32 or bfloat16."""
@@ -241,6 +244,24 @@ class PackedFloat(nn.Module):
         """Return y + x W^T."""
         return torch.ops.mkldnn._linear_pointwise.binary(
             x.contiguous(), y, self._weight, self._bias, "add"
+        )
+
+
+class PackedSoftmax:
+    """What `Softmax` computes over all words, from packed output vectors."""
+
+    def __init__(self, softmax: Softmax) -> None:
+        self._logits = PackedFloat(softmax.weight, softmax.bias)
+        self._rows = max(1, _LOGITS_AT_ONCE // len(softmax.bias))
+
+    def __call__(self, h: Float[Tensor, "M D"], targets: Int[Tensor, " M"]) -> Float[Tensor, " M"]:
+        """Return -log p(target) at every position."""
+        parts = zip(h.split(self._rows), targets.split(self._rows), strict=True)
+        return torch.cat(
+            [
+                functional.cross_entropy(self._logits(some), right, reduction="none")
+                for some, right in parts
+            ]
         )
 
 
