@@ -31,6 +31,12 @@ def assert_as_exact(found: Tensor, bilm: BiLM, batch: TokenBatch) -> None:
     torch.testing.assert_close(found.double(), exact, rtol=0, atol=3 * rounding + 1e-6)
 
 
+def numbers(batch: TokenBatch) -> Tensor:
+    """Number the words of a batch, equal ones alike."""
+    B, T, *_ = batch.ids.shape
+    return batch.ids.reshape(B * T, -1).unique(dim=0, return_inverse=True)[1].view(B, T)
+
+
 @pytest.fixture(params=VARIANTS)
 def variant(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[BiLM, TokenBatch]:
     release = write_release(tmp_path, VARIANTS[request.param])
@@ -56,7 +62,7 @@ def test_a_packed_twin_gives_the_same(variant: tuple[BiLM, TokenBatch]) -> None:
 def test_words_need_no_mark_at_the_end(variant: tuple[BiLM, TokenBatch]) -> None:
     bilm, batch = variant
     twin = PackedBiLM(bilm.config, bilm.state_dict())
-    found = twin.contextualize_words(twin.encode(batch.ids), batch.mask)[:, :, 1:-1]
+    found = twin.contextualize_words(twin.encode(batch.ids), batch.mask, numbers(batch))[:, :, 1:-1]
     expected = twin(*batch).layers[:, :, 1:-1]
     inside = batch.word_mask[:, None, :, None]
     torch.testing.assert_close(found * inside, expected * inside, rtol=0, atol=2e-6)
@@ -97,6 +103,32 @@ def test_a_matrix_is_gone_when_it_is_packed(bilm: BiLM, monkeypatch: pytest.Monk
     assert all(left <= matrices - i + one_more for i, left in enumerate(alive))
     del twin
     assert not any(ref() is not None for ref in plain)
+
+
+@needs_packing
+@torch.inference_mode()
+def test_a_word_that_comes_again_is_multiplied_once(
+    bilm: BiLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracles: the twin that knows nothing of words; counts of rows by hand."""
+    sentences = [["a", "rose", "is", "a", "rose"], ["is", "it"], ["a"]]
+    batch = batch_sentences(sentences, lambda words: encode_words(words, 50))
+    twin = PackedBiLM(bilm.config, bilm.state_dict())
+    x = twin.encode(batch.ids)
+    expected = twin.contextualize(x, batch.mask).layers[:, :, 1:-1]
+    inside = batch.word_mask[:, None, :, None]
+    row = 4 * bilm.config.cell_dim * 4  # bytes
+    for most, products in ((9, [5]), (4, [3, 4]), (3, [3, 3, 2]), (1, [1, 2, 2, 1, 1, 1])):
+        rows: list[int] = []
+        monkeypatch.setattr(packed, "_BYTES_AT_ONCE", most * row)
+        hook = twin.forward_lstms[0].input.register_forward_hook(
+            lambda _, args, __, rows=rows: rows.append(len(args[0]))
+        )
+        found = twin.contextualize_words(x, batch.mask, numbers(batch))[:, :, 1:-1]
+        hook.remove()
+        torch.testing.assert_close(found * inside, expected * inside, rtol=0, atol=2e-6)
+        # Steps: <S> <S> <S>; a is a; rose it; is; a; rose.
+        assert rows == products
 
 
 @needs_packing

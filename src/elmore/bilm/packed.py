@@ -29,7 +29,7 @@ from elmore.bilm.softmax import Softmax
 from elmore.bilm.unfilled import unfilled
 
 _SMALLEST = 2**16  # below this, a product takes less time than to find out how to do it
-_BYTES_AT_ONCE = 2**22  # of the input's share of the gates; memory for more is slow to come by
+_BYTES_AT_ONCE = 2**24  # of the input's share of the gates; memory for more is slow to come by
 _LOGITS_AT_ONCE = 2**24  # 64 MB in float32
 
 Arithmetic = Literal["float", "int8"]
@@ -105,23 +105,25 @@ class PackedBiLM(nn.Module):
         state: BiLMState | None = None,
     ) -> BiLMOutput:
         """Run both directions over token vectors that are there already."""
-        return self._run(x, mask, state, left_out=0)
+        return self._run(x, mask, state)
 
     def contextualize_words(
-        self, x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]
+        self, x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"], words: Int[Tensor, "B T"]
     ) -> Float[Tensor, "B J T 2*D"]:
         """Return the layers of the words between two marks, and anything for the marks.
 
         A direction comes to the mark at its end when it has read all words, and need not read it.
+        Tokens of one number in `words` have one vector, and the first layer multiplies it once.
         """
-        return self._run(x, mask, None, left_out=1).layers
+        return self._run(x, mask, None, words, left_out=1).layers
 
     def _run(
         self,
         x: Float[Tensor, "B T D"],
         mask: Bool[Tensor, "B T"],
         state: BiLMState | None,
-        left_out: int,
+        words: Int[Tensor, "B T"] | None = None,
+        left_out: int = 0,
     ) -> BiLMOutput:
         """Run both directions, each over a sentence without its last tokens."""
         B, T, D = x.shape
@@ -137,8 +139,9 @@ class PackedBiLM(nn.Module):
         for d, stack in enumerate((self.forward_lstms, self.backward_lstms)):
             rows = _by_position(order, lengths, steps, T, backward=bool(d))  # (N,)
             y = flat[rows]
+            numbers = None if words is None else words.reshape(-1)[rows].tolist()
             for j, lstm in enumerate(stack):
-                h, last = lstm(y, steps, _reorder(before[d * L + j], order))
+                h, last = lstm(y, steps, _reorder(before[d * L + j], order), None if j else numbers)
                 y = h + y if self.config.residual and j > 0 else h
                 layers[j + 1, :, d * D : (d + 1) * D].index_copy_(0, rows, y)
                 after.append(_reorder(last, order.argsort()))  # type: ignore[arg-type]
@@ -164,7 +167,11 @@ class PackedLSTM(nn.Module):
         self.dim, self.cell_dim = lstm.dim, lstm.cell_dim
 
     def forward(
-        self, x: Float[Tensor, "N D"], steps: Sequence[int], state: LSTMState | None
+        self,
+        x: Float[Tensor, "N D"],
+        steps: Sequence[int],
+        state: LSTMState | None,
+        words: Sequence[int] | None = None,
     ) -> tuple[Float[Tensor, "N D"], LSTMState]:
         """Run over tokens stored by position, as many of them at each as `steps` says."""
         B, H = steps[0], self.cell_dim
@@ -172,7 +179,7 @@ class PackedLSTM(nn.Module):
         c = torch.zeros(B, H) if state is None else state.cell.float().clone()
         output = torch.empty_like(x)
         last = torch.empty_like(h)
-        for start, gates in self._input_gates(x, steps):
+        for start, gates in self._input_gates(x, steps, words or range(len(x))):
             n = len(gates)
             last[n : len(h)] = h[n:]  # sentences that have ended keep their state
             h = h[:n]
@@ -194,26 +201,25 @@ class PackedLSTM(nn.Module):
         return output, LSTMState(last, c.to(x.dtype))
 
     def _input_gates(
-        self, x: Float[Tensor, "N D"], steps: Sequence[int]
+        self, x: Float[Tensor, "N D"], steps: Sequence[int], words: Sequence[int]
     ) -> Iterator[tuple[int, Float[Tensor, "n G"]]]:
         """Yield, step by step, where its tokens are and the input's share of their gates.
 
-        It needs no recurrence, so it is one product for many steps; not for all, or a very long
-        sentence would need memory for 4H values a token.
+        It needs no recurrence, so it is one product for the distinct words of many steps; not of
+        all, or a very long sentence would need memory for 4H values a token.
         """
-        start = first = 0
-        rows = _BYTES_AT_ONCE // (4 * self.cell_dim * x.element_size())
-        while first < len(steps):
-            end, stop = start + steps[first], first + 1
-            while stop < len(steps) and end + steps[stop] - start <= rows:
-                end, stop = end + steps[stop], stop + 1
-            gates = self.input(x[start:end])
-            for n, some in zip(
-                steps[first:stop], gates.split(list(steps[first:stop])), strict=True
-            ):
-                yield start, some
-                start += n
-            first = stop
+        most = _BYTES_AT_ONCE // (4 * self.cell_dim * x.element_size())
+        for starts, counts in _pieces(steps, words, most):
+            start, end = starts[0], starts[-1] + counts[-1]
+            distinct, place = torch.tensor(words[start:end]).unique(return_inverse=True)
+            if len(distinct) == end - start:
+                yield from zip(starts, self.input(x[start:end]).split(counts), strict=True)
+            else:
+                once = x.new_empty(len(distinct), x.shape[1])
+                once[place] = x[start:end]
+                gates = self.input(once)
+                for first, rows in zip(starts, place.split(counts), strict=True):
+                    yield first, gates.index_select(0, rows)
 
 
 def _pack(
@@ -332,6 +338,26 @@ def _by_position(
     return torch.cat(
         [first[:n] + (lengths[:n] - 1 - t if backward else t) for t, n in enumerate(steps)]
     )
+
+
+def _pieces(
+    steps: Sequence[int], words: Sequence[int], most: int
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Group steps by `most` distinct words; yield where the tokens of each start, and how many."""
+    starts: list[int] = []
+    counts: list[int] = []
+    distinct: set[int] = set()
+    start = 0
+    for count in steps:
+        here = set(words[start : start + count])
+        if starts and len(distinct | here) > most:
+            yield starts, counts
+            starts, counts, distinct = [], [], set()
+        starts.append(start)
+        counts.append(count)
+        distinct |= here
+        start += count
+    yield starts, counts
 
 
 def _reorder(state: LSTMState | None, order: Int[Tensor, " B"]) -> LSTMState | None:
