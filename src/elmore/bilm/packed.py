@@ -133,7 +133,7 @@ class PackedBiLM(nn.Module):
         steps = [int((lengths - left_out > t).sum()) for t in range(int(lengths[0]) - left_out)]
         flat = x.reshape(B * T, D)
         layers = x.new_zeros(L + 1, B * T, 2 * D)
-        layers[0] = torch.cat([flat, flat], dim=-1) * mask.reshape(-1, 1)
+        layers[0].view(B * T, 2, D)[:] = (flat * mask.reshape(-1, 1))[:, None]
         before: Sequence[LSTMState | None] = state or [None] * (2 * L)
         after: BiLMState = []
         for d, stack in enumerate((self.forward_lstms, self.backward_lstms)):
@@ -181,8 +181,9 @@ class PackedLSTM(nn.Module):
         last = torch.empty_like(h)
         for start, gates in self._input_gates(x, steps, words or range(len(x))):
             n = len(gates)
-            last[n : len(h)] = h[n:]  # sentences that have ended keep their state
-            h = h[:n]
+            if n < len(h):  # sentences that have ended keep their state
+                last[n : len(h)] = h[n:]
+                h = h[:n]
             # Half precision is for products; what is carried on is float32, and faster in it too.
             gates = self.recurrent.add_to(gates, h).float().sigmoid_()
             i, f, o, g = gates.split(H, dim=1)
