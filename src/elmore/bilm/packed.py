@@ -29,7 +29,7 @@ from elmore.bilm.softmax import Softmax
 from elmore.bilm.unfilled import unfilled
 
 _SMALLEST = 2**16  # below this, a product takes less time than to find out how to do it
-_BYTES_AT_ONCE = 2**24  # of the input's share of the gates; memory for more is slow to come by
+_BYTES_AT_ONCE = 2**23  # of the input's share of the gates; memory for more is slow to come by
 _LOGITS_AT_ONCE = 2**24  # 64 MB in float32
 
 Arithmetic = Literal["float", "int8"]
