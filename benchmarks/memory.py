@@ -1,8 +1,11 @@
 """Peak memory of `elmore embed` as the file grows: it should not.
 
-Run as: python benchmarks/memory.py [SENTENCES ...]
+Run as: python benchmarks/memory.py [SENTENCES ...] [-m MODEL] [-o memory.png]
+
+Without MODEL, a tiny one is made; it is quick, so that files can be long.
 """
 
+import argparse
 import random
 import subprocess
 import sys
@@ -38,25 +41,59 @@ def write_text(path: Path, sentences: int) -> None:
             file.write(" ".join(stock[start : start + draw.randint(5, 35)]) + "\n")
 
 
+def embed(model: Path | str, text: Path, output: Path) -> tuple[float, int]:
+    """Run `elmore embed` in a process of its own; return its seconds and peak memory in MB."""
+    command = [
+        sys.executable, "-c", CHILD, "embed", str(text), "-m", str(model), "-o", str(output),
+        "--overwrite", "--layers", "top", "--dtype", "float16", "--tokenizer", "whitespace",
+        "--device", "cpu",
+    ]  # fmt: skip
+    began = time.perf_counter()
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return time.perf_counter() - began, int(done.stderr.split()[-1])
+
+
+def draw(points: list[tuple[int, int]], path: Path) -> None:
+    """Draw peak memory against the length of the file."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 3.2), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(*zip(*points, strict=True), "o-")
+    axes.set_xscale("log")
+    axes.set_xticks([count for count, _ in points], [f"{count:,}" for count, _ in points])
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0, top=1.5 * max(peak for _, peak in points))
+    axes.set_xlabel("sentences in the file")
+    axes.set_ylabel("peak memory, MB")
+    axes.grid(alpha=0.3)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+
+
 def main() -> None:
-    """Print one line a file."""
+    """Print one line a file, and draw."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "sentences", type=int, nargs="*", default=[2_000, 6_000, 20_000, 60_000, 200_000]
+    )
+    parser.add_argument("-m", "--model")
+    parser.add_argument("-o", "--output", type=Path, default=Path("memory.png"))
+    args = parser.parse_args()
     torch.manual_seed(0)
-    sizes = [int(arg) for arg in sys.argv[1:]] or [20_000, 200_000]
+    points = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_directory(elmore.BiLM(elmore.BiLMConfig.tiny()), folder / "model")
-        for sentences in sizes:
-            write_text(folder / "text.txt", sentences)
-            command = [
-                sys.executable, "-c", CHILD, "embed", str(folder / "text.txt"),
-                "-m", str(folder / "model"), "-o", str(folder / "v.parquet"), "--overwrite",
-                "--layers", "top", "--dtype", "float16", "--tokenizer", "whitespace",
-            ]  # fmt: skip
-            began = time.perf_counter()
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
-            seconds = time.perf_counter() - began
-            peak = done.stderr.split()[-1]
-            print(f"{sentences:>9,} sentences  {seconds:6.0f} s  peak {peak} MB", flush=True)
+        if args.model is None:
+            write_directory(elmore.BiLM(elmore.BiLMConfig.tiny()), folder / "model")
+        for count in args.sentences:
+            write_text(folder / "text.txt", count)
+            seconds, peak = embed(
+                args.model or folder / "model", folder / "text.txt", folder / "v.parquet"
+            )
+            points.append((count, peak))
+            print(f"{count:>9,} sentences  {seconds:6.0f} s  peak {peak} MB", flush=True)
+    draw(points, args.output)
 
 
 if __name__ == "__main__":

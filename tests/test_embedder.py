@@ -1,5 +1,8 @@
 """Oracles: the biLM run by hand, sentence by sentence; invariants of batching and streaming."""
 
+import copy
+import gc
+import pickle
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +16,10 @@ from hypothesis import strategies as st
 import elmore
 from elmore.bilm import word_table
 from elmore.bilm.model import BiLM
+from elmore.bilm.packed import can_pack
 from elmore.embedder import Embedder
 from elmore.errors import InputError
-from elmore.text.characters import encode_sentences
+from elmore.text.characters import NUM_CHARACTERS, encode_sentences
 
 SENTENCES = [
     ["He", "sat", "by", "the", "bank"],
@@ -24,6 +28,9 @@ SENTENCES = [
     ["the"] * 40,
     ["", "<S>", "x" * 100, "\u00e9\u4e2d\ud800"],
 ]
+
+
+needs_packing = pytest.mark.skipif(not can_pack(), reason="no oneDNN here")
 
 
 @torch.no_grad()
@@ -251,3 +258,62 @@ def test_weights_that_a_task_has_changed_count(
     after = embedder.embed(SENTENCES)
     assert not np.array_equal(before[0], after[0])
     np.testing.assert_allclose(after[0], by_hand(bilm, SENTENCES[0]), atol=1e-6)
+
+
+@pytest.fixture
+def saved(bilm: BiLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose model counts as large, so that `load` keeps it packed."""
+    monkeypatch.setattr("elmore.bilm.packed._SMALLEST", 1)
+    Embedder(bilm, device="cpu").save(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+@needs_packing
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_loaded_model_holds_each_matrix_once(saved: Path, precision) -> None:
+    """Oracle: the tensors that Python's collector finds in memory."""
+    gc.collect()
+    before = {id(x) for x in gc.get_objects() if type(x) is torch.nn.Parameter}
+    embedder = elmore.load(saved, device="cpu", precision=precision)
+    embedder.embed(SENTENCES)
+    new = [x for x in gc.get_objects() if type(x) is torch.nn.Parameter and id(x) not in before]
+    assert {x.dim() for x in new} == {1, 2, 3}  # biases, the characters, filters
+    assert [tuple(x.shape) for x in new if x.dim() == 2] == [(NUM_CHARACTERS, 4)]
+
+
+@needs_packing
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_packed_model_gives_its_bilm_back(bilm: BiLM, saved: Path, precision) -> None:
+    """Oracle: the model that was saved."""
+    embedder = elmore.load(saved, device="cpu", precision=precision)
+    expected = embedder.embed(SENTENCES)
+    embedder.free()
+    embedder.save(saved, overwrite=True)
+    for found in (embedder.bilm, elmore.load(saved, device="cpu", precision=precision).bilm):
+        assert not found.training
+        assert all(parameter.requires_grad for parameter in found.parameters())
+        for name, weight in bilm.state_dict().items():
+            assert torch.equal(found.state_dict()[name], weight.to(found.encode.embed.weight.dtype))
+    assert embedder.bilm is embedder.bilm
+    for a, b in zip(embedder.embed(SENTENCES), expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@needs_packing
+def test_weights_changed_after_loading_count(saved: Path) -> None:
+    """Oracle: the biLM run by hand."""
+    embedder = elmore.load(saved, device="cpu")
+    embedder.embed(SENTENCES)
+    with torch.no_grad():
+        embedder.bilm.forward_lstms[0].input.weight.mul_(1.5)
+    found = embedder.embed(SENTENCES)
+    np.testing.assert_allclose(found[0], by_hand(embedder.bilm, SENTENCES[0]), atol=1e-6)
+
+
+@needs_packing
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_a_packed_model_can_be_copied(saved: Path, again) -> None:
+    """Oracle: the model it is a copy of."""
+    embedder = elmore.load(saved, device="cpu")
+    for a, b in zip(again(embedder).embed(SENTENCES), embedder.embed(SENTENCES), strict=True):
+        np.testing.assert_array_equal(a, b)

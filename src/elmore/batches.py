@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from elmore.bilm.model import BiLM, BiLMState
 from elmore.bilm.packed import PackedBiLM
@@ -31,8 +32,15 @@ Twin = BiLM | PackedBiLM | StreamedBiLM
 Pick = Callable[[Float[Tensor, "B J T D"]], Tensor]
 """All layers to those that are wanted, (B, J, T, D) or (B, T, D), in the type that is wanted."""
 
-Contextualize = Callable[[Float[Tensor, "B T D"], Bool[Tensor, "B T"]], Float[Tensor, "B J T E"]]
-"""Token vectors and their mask to the layers of the words."""
+Contextualize = Callable[
+    [Float[Tensor, "B T D"], Bool[Tensor, "B T"], Int[Tensor, "B T"]], Float[Tensor, "B J T E"]
+]
+"""Token vectors, their mask and the numbers of their words to the layers of the words."""
+
+# Sentences of so many batches are sorted by length together. More hardly make it faster, and at
+# the original size the vectors of a batch, which wait for their turn, are 25 MB.
+_BATCHES_SORTED = 2
+_BATCHES_AHEAD = 2  # on which a GPU works while the caller has the one before
 
 
 class Flat(NamedTuple):
@@ -42,17 +50,15 @@ class Flat(NamedTuple):
     lengths: list[int]
 
 
-_BATCHES_SORTED = 8  # sentences of so many batches are sorted by length together
-_BATCHES_AHEAD = 2  # on which a GPU works while the caller has the one before
-
-
 def in_sequence(
     sentences: Iterable[list[str]], bilm: Twin, words: WordTable, pick: Pick
 ) -> Iterator[Batch]:
     """Embed one sentence after the other, each from the state that the one before left."""
     state: BiLMState | None = None
 
-    def go_on(x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B J T E"]:
+    def go_on(
+        x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"], _: Int[Tensor, "B T"]
+    ) -> Float[Tensor, "B J T E"]:
         nonlocal state
         with _evaluating(bilm):
             layers, state = bilm.contextualize(x, mask, state)
@@ -88,11 +94,9 @@ def _run(
     framed = [frame(tokens) for tokens in sentences]
     lengths = torch.tensor([len(tokens) for tokens in framed])
     rows = to_device(words(list(chain.from_iterable(framed))), words.vectors.device)
-    x = torch.nn.utils.rnn.pad_sequence(
-        words.vectors[rows].split(lengths.tolist()), batch_first=True
-    )  # (B, T, D)
-    mask = torch.arange(x.shape[1]) < lengths[:, None]
-    layers = contextualize(x, mask.to(x.device))
+    padded = pad_sequence(rows.split(lengths.tolist()), batch_first=True)  # (B, T)
+    mask = torch.arange(padded.shape[1]) < lengths[:, None]
+    layers = contextualize(words.vectors[padded], mask.to(padded.device), padded)
     picked = pick(layers).cpu().numpy()  # (B, J, T, D) or (B, T, D)
     # Copies: a view of one sentence would keep the whole padded batch alive.
     return [

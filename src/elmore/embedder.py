@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -18,9 +18,10 @@ from torch import Tensor
 from elmore.atomic import refuse_existing
 from elmore.batches import in_groups, in_sequence, in_streams
 from elmore.bilm.model import BiLM
-from elmore.bilm.packed import PackedBiLM, can_pack, worth_packing
+from elmore.bilm.packed import Arithmetic, PackedBiLM, can_pack, worth_packing
 from elmore.bilm.streams import StreamedBiLM
 from elmore.bilm.word_table import WordTable
+from elmore.checkpoint.assign import build
 from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.pretrained import read_pretrained
 from elmore.errors import InputError
@@ -45,7 +46,7 @@ Precision = Literal["fp32", "bf16", "int8"]
 Dtype = Literal["float32", "float16"]
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.float32}
-_BATCH_WORDS = {"cpu": 4096, "cuda": 65_536}
+_BATCH_WORDS = {"cpu": 2048, "cuda": 65_536}
 
 
 class Embedded(NamedTuple):
@@ -78,16 +79,21 @@ def load(
         tokenizer: For sentences that come as strings.
         language: ISO 639-1 code, for the rules of the tokenizer.
     """
-    pretrained = read_pretrained(model, options=options, vocab=vocab)
-    return Embedder(
-        pretrained.bilm,
-        vocabulary=pretrained.vocabulary,
-        provenance=pretrained.provenance,
+    bilm, vocabulary, provenance, _ = read_pretrained(model, options=options, vocab=vocab)
+    if precision == "bf16":
+        bilm.to(torch.bfloat16)  # matrix by matrix: the embedder would make a copy
+    embedder = Embedder(
+        bilm,
+        vocabulary=vocabulary,
+        provenance=provenance,
         device=device,
         precision=precision,
         tokenizer=tokenizer,
         language=language,
     )
+    del bilm  # so that the embedder's is the only one, and packing frees it
+    embedder._pack_alone()
+    return embedder
 
 
 class Embedder:
@@ -114,13 +120,16 @@ class Embedder:
         if precision == "int8" and not (self.device.type == "cpu" and can_pack("int8")):
             raise InputError(f"int8 needs an x86 CPU, not {self.device}; try bf16")
         # A copy where the weights change, so that the caller's model stays what it is.
-        self.bilm = copy.deepcopy(bilm) if precision == "bf16" else bilm
-        self.bilm.to(self.device, _DTYPES[precision])
+        changes = precision == "bf16" and next(bilm.parameters()).dtype != torch.bfloat16
+        self._bilm: BiLM | None = copy.deepcopy(bilm) if changes else bilm
+        self._bilm.to(self.device, _DTYPES[precision])
+        self.config = bilm.config
         self.vocabulary = vocabulary
         self.provenance = provenance or {}
         self.precision = precision
         self._get_tokenizer = partial(get_tokenizer, tokenizer, language)
-        self._twin: tuple[list[tuple[int, int]], PackedBiLM | StreamedBiLM] | None = None
+        self._twin: PackedBiLM | StreamedBiLM | None = None
+        self._twin_of: list[tuple[int, int]] = []
         self._encode_words: EncodeWords
         if bilm.config.vocab_size is None:
             self._encode_words = partial(encode_words, width=bilm.config.max_characters)
@@ -130,14 +139,22 @@ class Embedder:
             raise InputError("this biLM reads words: pass its vocabulary")
 
     @property
+    def bilm(self) -> BiLM:
+        """The model itself. One that `load` has packed is unpacked, and from now on kept."""
+        if self._bilm is None:
+            self._bilm = self._plain()
+            self._twin_of = _versions(self._bilm)
+        return self._bilm
+
+    @property
     def num_layers(self) -> int:
         """The layers of a word: the token layer, and one for each LSTM layer."""
-        return self.bilm.config.num_layers + 1
+        return self.config.num_layers + 1
 
     @property
     def dim(self) -> int:
         """The width of a vector, both directions together."""
-        return 2 * self.bilm.config.dim
+        return 2 * self.config.dim
 
     def embed(
         self,
@@ -236,7 +253,7 @@ class Embedder:
         """Write the biLM to a folder that `elmore.load` reads."""
         refuse_existing(Path(path), overwrite=overwrite)
         write_directory(
-            self.bilm,
+            self._plain(),
             Path(path),
             vocabulary=self.vocabulary,
             provenance=self.provenance,
@@ -245,24 +262,46 @@ class Embedder:
 
     def free(self) -> None:
         """Free what was made to embed fast; it is made again when it is needed."""
-        self._twin = None
+        if self._bilm is not None:
+            self._twin = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of: packed weights can't be copied."""
+        return self.__dict__ | {"_bilm": self._plain(), "_twin": None}
+
+    def _plain(self) -> BiLM:
+        """Return the biLM, unpacked if need be."""
+        if self._bilm is not None:
+            return self._bilm
+        weights = cast("PackedBiLM", self._twin).unpack()
+        return build(self.config, weights, "packed weights").to(_DTYPES[self.precision])
+
+    def _pack_alone(self) -> None:
+        """Keep packed weights only, where they are of use and nothing is lost in them."""
+        if self.precision != "int8" and worth_packing(self.bilm):
+            weights = self.bilm.state_dict()
+            self._bilm = None
+            self._twin = PackedBiLM(self.config, weights)
 
     def _fast(self) -> BiLM | PackedBiLM | StreamedBiLM:
         """Return the biLM that computes: where it is of use, a twin of ours.
 
         The twin is made when it is first needed, and again when a task has changed our weights.
         """
-        if self.device.type == "cpu" and not worth_packing(self.bilm) and self.precision != "int8":
-            return self.bilm
-        weights = [(id(p), p._version) for p in self.bilm.parameters()]
-        if self._twin is None or self._twin[0] != weights:
-            self._twin = (weights, self._make_twin())
-        return self._twin[1]
+        if self._bilm is None:
+            return cast("PackedBiLM", self._twin)
+        if self.device.type == "cpu" and not worth_packing(self._bilm) and self.precision != "int8":
+            return self._bilm
+        versions = _versions(self._bilm)
+        if self._twin is None or self._twin_of != versions:
+            self._twin, self._twin_of = self._make_twin(self._bilm), versions
+        return self._twin
 
-    def _make_twin(self) -> PackedBiLM | StreamedBiLM:
+    def _make_twin(self, bilm: BiLM) -> PackedBiLM | StreamedBiLM:
         if self.device.type == "cuda":
-            return StreamedBiLM(self.bilm)
-        return PackedBiLM(self.bilm, "int8" if self.precision == "int8" else "float")
+            return StreamedBiLM(bilm)
+        arithmetic: Arithmetic = "int8" if self.precision == "int8" else "float"
+        return PackedBiLM(bilm.config, bilm.state_dict(), arithmetic)
 
     def _tokenize(self, sentences: Iterable[str | Sentence]) -> Iterator[list[str]]:
         if isinstance(sentences, str):
@@ -293,6 +332,11 @@ def _choose(layers: Tensor, which: Layers) -> Tensor:
     if which == "average":
         return layers.mean(dim=1)
     return layers[:, -1 if which == "top" else which]
+
+
+def _versions(bilm: BiLM) -> list[tuple[int, int]]:
+    """Return what changes with the weights."""
+    return [(id(p), p._version) for p in bilm.parameters()]
 
 
 def find_device(device: Device) -> torch.device:

@@ -1,9 +1,13 @@
 """Oracle: the biLM as it is."""
 
+import copy
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from elmore.bilm import packed
 from elmore.bilm.config import BiLMConfig
@@ -20,6 +24,19 @@ needs_packing = pytest.mark.skipif(not can_pack(), reason="no oneDNN here")
 needs_int8 = pytest.mark.skipif(not can_pack("int8"), reason="no x86 here")
 
 
+def assert_as_exact(found: Tensor, bilm: BiLM, batch: TokenBatch) -> None:
+    """Oracle: the biLM in float64, from which the plain one is away by some rounding too."""
+    plain, exact = bilm(*batch).layers, copy.deepcopy(bilm).double()(*batch).layers
+    rounding = float((plain - exact).abs().max())
+    torch.testing.assert_close(found.double(), exact, rtol=0, atol=3 * rounding + 1e-6)
+
+
+def numbers(batch: TokenBatch) -> Tensor:
+    """Number the words of a batch, equal ones alike."""
+    B, T, *_ = batch.ids.shape
+    return batch.ids.reshape(B * T, -1).unique(dim=0, return_inverse=True)[1].view(B, T)
+
+
 @pytest.fixture(params=VARIANTS)
 def variant(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[BiLM, TokenBatch]:
     release = write_release(tmp_path, VARIANTS[request.param])
@@ -33,29 +50,92 @@ def variant(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[BiLM, Token
 @torch.inference_mode()
 def test_a_packed_twin_gives_the_same(variant: tuple[BiLM, TokenBatch]) -> None:
     bilm, batch = variant
-    expected, found = bilm(*batch), PackedBiLM(bilm)(*batch)
-    torch.testing.assert_close(found.layers, expected.layers, rtol=0, atol=2e-6)
+    expected, found = bilm(*batch), PackedBiLM(bilm.config, bilm.state_dict())(*batch)
+    assert_as_exact(found.layers, bilm, batch)
     for a, b in zip(found.state, expected.state, strict=True):
-        torch.testing.assert_close(a.cell, b.cell, rtol=1e-5, atol=2e-6)
-        torch.testing.assert_close(a.output, b.output, rtol=1e-5, atol=2e-6)
+        torch.testing.assert_close(a.cell, b.cell, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(a.output, b.output, rtol=1e-5, atol=1e-5)
 
 
 @needs_packing
 @torch.inference_mode()
 def test_words_need_no_mark_at_the_end(variant: tuple[BiLM, TokenBatch]) -> None:
     bilm, batch = variant
-    twin = PackedBiLM(bilm)
-    found = twin.contextualize_words(twin.encode(batch.ids), batch.mask)[:, :, 1:-1]
-    expected = bilm(*batch).layers[:, :, 1:-1]
+    twin = PackedBiLM(bilm.config, bilm.state_dict())
+    found = twin.contextualize_words(twin.encode(batch.ids), batch.mask, numbers(batch))[:, :, 1:-1]
+    expected = twin(*batch).layers[:, :, 1:-1]
     inside = batch.word_mask[:, None, :, None]
     torch.testing.assert_close(found * inside, expected * inside, rtol=0, atol=2e-6)
+
+
+@needs_packing
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_unpacked_weights_are_those_that_were_packed(
+    variant: tuple[BiLM, TokenBatch], dtype: torch.dtype
+) -> None:
+    """Oracle: the state dict."""
+    bilm = variant[0].to(dtype)
+    found = dict(PackedBiLM(bilm.config, bilm.state_dict()).unpack())
+    assert found.keys() == bilm.state_dict().keys()
+    for name, weight in bilm.state_dict().items():
+        assert torch.equal(found[name], weight), name
+
+
+@needs_packing
+def test_a_matrix_is_gone_when_it_is_packed(bilm: BiLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: weak references to the plain matrices, counted whenever one more is packed."""
+    weights = {name: value.clone() for name, value in bilm.state_dict().items()}
+    plain = [weakref.ref(value) for value in weights.values() if value.dim() == 2]
+    alive = []
+    pack = packed._pack
+
+    def count_and_pack(*args: Any) -> Any:
+        made = pack(*args)
+        alive.append(sum(ref() is not None for ref in plain))
+        return made
+
+    monkeypatch.setattr(packed, "_pack", count_and_pack)
+    twin = PackedBiLM(bilm.config, weights)
+    assert not weights
+    one_more = 1  # which is being packed
+    matrices = len(plain) - 1  # the table of characters stays as it is
+    assert len(alive) == matrices
+    assert all(left <= matrices - i + one_more for i, left in enumerate(alive))
+    del twin
+    assert not any(ref() is not None for ref in plain)
+
+
+@needs_packing
+@torch.inference_mode()
+def test_a_word_that_comes_again_is_multiplied_once(
+    bilm: BiLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracles: the twin that knows nothing of words; counts of rows by hand."""
+    sentences = [["a", "rose", "is", "a", "rose"], ["is", "it"], ["a"]]
+    batch = batch_sentences(sentences, lambda words: encode_words(words, 50))
+    twin = PackedBiLM(bilm.config, bilm.state_dict())
+    x = twin.encode(batch.ids)
+    expected = twin.contextualize(x, batch.mask).layers[:, :, 1:-1]
+    inside = batch.word_mask[:, None, :, None]
+    row = 4 * bilm.config.cell_dim * 4  # bytes
+    for most, products in ((9, [5]), (4, [3, 4]), (3, [3, 3, 2]), (1, [1, 2, 2, 1, 1, 1])):
+        rows: list[int] = []
+        monkeypatch.setattr(packed, "_BYTES_AT_ONCE", most * row)
+        hook = twin.forward_lstms[0].input.register_forward_hook(
+            lambda _, args, __, rows=rows: rows.append(len(args[0]))
+        )
+        found = twin.contextualize_words(x, batch.mask, numbers(batch))[:, :, 1:-1]
+        hook.remove()
+        torch.testing.assert_close(found * inside, expected * inside, rtol=0, atol=2e-6)
+        # Steps: <S> <S> <S>; a is a; rose it; is; a; rose.
+        assert rows == products
 
 
 @needs_packing
 @torch.inference_mode()
 def test_state_goes_in_and_comes_out(bilm: BiLM) -> None:
     batch = batch_sentences(SENTENCES, lambda words: encode_words(words, 50))
-    twin = PackedBiLM(bilm)
+    twin = PackedBiLM(bilm.config, bilm.state_dict())
     state = bilm(*batch).state
     before = [s.cell.clone() for s in state]
     expected, found = bilm(*batch, state), twin(*batch, state)
@@ -69,7 +149,7 @@ def test_the_gates_of_a_long_sentence_come_in_parts(
     bilm: BiLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = batch_sentences(SENTENCES, lambda words: encode_words(words, 50))
-    twin = PackedBiLM(bilm)
+    twin = PackedBiLM(bilm.config, bilm.state_dict())
     whole = twin(*batch).layers
     row = 4 * bilm.config.cell_dim * 4  # bytes
     for rows in (0, 1, 5, 50):
@@ -91,7 +171,7 @@ def test_fewer_digits_stay_close(arithmetic, dtype: torch.dtype, least: float) -
         parameter *= 1.5  # away from the small numbers that a biLM starts with
     batch = batch_sentences(SENTENCES, lambda words: encode_words(words, 50))
     expected = bilm(*batch).layers
-    found = PackedBiLM(bilm.to(dtype), arithmetic)(*batch).layers.float()
+    found = PackedBiLM(bilm.config, bilm.to(dtype).state_dict(), arithmetic)(*batch).layers.float()
     words = batch.mask[:, None].expand(expected.shape[:3])
     cosine = torch.cosine_similarity(found[words], expected[words], dim=-1)
     assert cosine.min() >= least

@@ -1,6 +1,8 @@
 """Oracles: the model that was written; safetensors itself."""
 
 import json
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.bilm.softmax import Softmax
+from elmore.checkpoint.assign import build
 from elmore.checkpoint.directory import (
     read_config,
     read_directory,
@@ -181,3 +184,19 @@ def test_a_softmax_in_whole_numbers(bilm: BiLM, tmp_path: Path) -> None:
     # Half a step of 127 is the most that rounding can cost.
     assert torch.all((found.weight - softmax.weight).abs().amax(dim=1) <= largest / 253)
     assert torch.equal(found.bias, softmax.bias)
+
+
+def test_weights_are_read_one_by_one(bilm: BiLM) -> None:
+    """Oracle: weak references to what was handed over before."""
+    before: list[weakref.ref[torch.Tensor]] = []
+
+    def one_by_one() -> Iterator[tuple[str, torch.Tensor]]:
+        for name, value in bilm.state_dict().items():
+            assert sum(ref() is not None for ref in before) <= 1  # the caller's loop has the last
+            given = value.half()
+            before.append(weakref.ref(given))
+            yield name, given
+            del given
+
+    build(bilm.config, one_by_one(), "memory")
+    assert not any(ref() for ref in before)

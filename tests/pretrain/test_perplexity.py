@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from elmore.bilm import packed
 from elmore.bilm.language_model import LanguageModel
 from elmore.bilm.model import BiLM
 from elmore.bilm.softmax import Softmax
@@ -50,8 +51,13 @@ def by_hand(model: LanguageModel) -> tuple[float, float]:
     return math.exp(sums[0] / count), math.exp(sums[1] / count)
 
 
+@pytest.mark.parametrize("smallest", [1, 2**16], ids=["packed", "plain"])
 @pytest.mark.parametrize("batch_words", [1, 30, 10_000])
-def test_perplexity_of_both_directions(model: LanguageModel, batch_words: int) -> None:
+def test_perplexity_of_both_directions(
+    model: LanguageModel, batch_words: int, smallest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "_SMALLEST", smallest)
+    monkeypatch.setattr(packed, "_LOGITS_AT_ONCE", 5 * len(VOCABULARY))  # in parts of 5 rows
     found = measure_perplexity(model, VOCABULARY, SENTENCES, batch_words=batch_words)
     forward, backward = by_hand(model)
     assert found.forward == pytest.approx(forward, rel=1e-5)

@@ -72,9 +72,12 @@ class BiLM(nn.Module):
         return BiLMOutput(layers * mask[:, None, :, None], ahead_state + behind_state)
 
     def contextualize_words(
-        self, x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]
+        self, x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"], _words: Int[Tensor, "B T"]
     ) -> Float[Tensor, "B J T 2*D"]:
-        """Return the layers of the words between two marks, and anything for the marks."""
+        """Return the layers of the words between two marks, and anything for the marks.
+
+        Which tokens are the same word makes no difference here.
+        """
         return self.contextualize(x, mask).layers
 
     def _check_width(self, ids: Int[Tensor, "B T *C"]) -> None:

@@ -20,13 +20,17 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional
 
+from elmore.bilm.config import BiLMConfig
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 from elmore.bilm.model import BiLM, BiLMOutput, BiLMState
+from elmore.bilm.softmax import Softmax
 from elmore.bilm.unfilled import unfilled
 
 _SMALLEST = 2**16  # below this, a product takes less time than to find out how to do it
-_BYTES_AT_ONCE = 2**24  # of the input's share of the gates; memory for more is slow to come by
+_BYTES_AT_ONCE = 2**23  # of the input's share of the gates; memory for more is slow to come by
+_LOGITS_AT_ONCE = 2**24  # 64 MB in float32
 
 Arithmetic = Literal["float", "int8"]
 """`float` is that of the weights, float32 or bfloat16."""
@@ -51,20 +55,42 @@ class PackedBiLM(nn.Module):
     """A twin of a biLM that computes the same from packed copies of its matrices.
 
     Args:
-        bilm: The model, in float32 or bfloat16.
+        config: The sizes of the biLM.
+        weights: Its state dict, in float32 or bfloat16. Each is taken out when it is packed: a
+            caller who holds no other reference never has plain and packed ones in memory at once.
         arithmetic: `int8` multiplies matrices, float32 here, in whole numbers: weights with a
             step for each row, activations with one for each product.
     """
 
-    def __init__(self, bilm: BiLM, arithmetic: Arithmetic = "float") -> None:
+    def __init__(
+        self, config: BiLMConfig, weights: dict[str, Tensor], arithmetic: Arithmetic = "float"
+    ) -> None:
         super().__init__()
-        self.config = bilm.config
-        self.encode = _packed_encoder(bilm, arithmetic)
-        self.dtype = next(bilm.parameters()).dtype
-        self._stacks = [
-            [PackedLSTM(lstm, arithmetic) for lstm in lstms]  # type: ignore[arg-type]
-            for lstms in (bilm.forward_lstms, bilm.backward_lstms)
-        ]
+        self.config = config
+        self.dtype = next(iter(weights.values())).dtype
+        with unfilled():
+            plain = BiLM(config)
+        self.encode = plain.encode
+        _pack_linears(self, weights, arithmetic)
+        self.encode.load_state_dict(_take(weights, "encode."), assign=True)
+        self.forward_lstms, self.backward_lstms = (
+            nn.ModuleList(
+                PackedLSTM(lstm, _take(weights, f"{name}.{j}."), arithmetic)
+                for j, lstm in enumerate(getattr(plain, name))
+            )
+            for name in ("forward_lstms", "backward_lstms")
+        )
+        self.eval().requires_grad_(False)
+
+    def unpack(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield names and weights of the biLM, bit for bit; whole numbers have lost theirs."""
+        yield from self.named_parameters()
+        for name, module in self.named_modules():
+            if isinstance(module, PackedFloat):
+                for part, value in zip(("weight", "bias"), module.unpack(), strict=True):
+                    if value is not None:
+                        is_gates = name.endswith((".input", ".recurrent"))
+                        yield f"{name}.{part}", _from_gates(value) if is_gates else value
 
     def forward(
         self, ids: Int[Tensor, "B T *C"], mask: Bool[Tensor, "B T"], state: BiLMState | None = None
@@ -79,23 +105,25 @@ class PackedBiLM(nn.Module):
         state: BiLMState | None = None,
     ) -> BiLMOutput:
         """Run both directions over token vectors that are there already."""
-        return self._run(x, mask, state, left_out=0)
+        return self._run(x, mask, state)
 
     def contextualize_words(
-        self, x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]
+        self, x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"], words: Int[Tensor, "B T"]
     ) -> Float[Tensor, "B J T 2*D"]:
         """Return the layers of the words between two marks, and anything for the marks.
 
         A direction comes to the mark at its end when it has read all words, and need not read it.
+        Tokens of one number in `words` have one vector, and the first layer multiplies it once.
         """
-        return self._run(x, mask, None, left_out=1).layers
+        return self._run(x, mask, None, words, left_out=1).layers
 
     def _run(
         self,
         x: Float[Tensor, "B T D"],
         mask: Bool[Tensor, "B T"],
         state: BiLMState | None,
-        left_out: int,
+        words: Int[Tensor, "B T"] | None = None,
+        left_out: int = 0,
     ) -> BiLMOutput:
         """Run both directions, each over a sentence without its last tokens."""
         B, T, D = x.shape
@@ -105,87 +133,94 @@ class PackedBiLM(nn.Module):
         steps = [int((lengths - left_out > t).sum()) for t in range(int(lengths[0]) - left_out)]
         flat = x.reshape(B * T, D)
         layers = x.new_zeros(L + 1, B * T, 2 * D)
-        layers[0] = torch.cat([flat, flat], dim=-1) * mask.reshape(-1, 1)
+        layers[0].view(B * T, 2, D)[:] = (flat * mask.reshape(-1, 1))[:, None]
         before: Sequence[LSTMState | None] = state or [None] * (2 * L)
         after: BiLMState = []
-        for d, stack in enumerate(self._stacks):
+        for d, stack in enumerate((self.forward_lstms, self.backward_lstms)):
             rows = _by_position(order, lengths, steps, T, backward=bool(d))  # (N,)
             y = flat[rows]
+            numbers = None if words is None else words.reshape(-1)[rows].tolist()
             for j, lstm in enumerate(stack):
-                h, last = lstm(y, steps, _reorder(before[d * L + j], order))
+                h, last = lstm(y, steps, _reorder(before[d * L + j], order), None if j else numbers)
                 y = h + y if self.config.residual and j > 0 else h
                 layers[j + 1, :, d * D : (d + 1) * D].index_copy_(0, rows, y)
                 after.append(_reorder(last, order.argsort()))  # type: ignore[arg-type]
         return BiLMOutput(layers.view(L + 1, B, T, 2 * D).transpose(0, 1), after)
 
 
-class PackedLSTM:
-    """One layer of one direction.
+class PackedLSTM(nn.Module):
+    """One layer of one direction; its gates lie side by side, so that they are one call."""
 
-    The three gates that are sigmoids lie side by side, so that they are one call.
-    """
-
-    def __init__(self, lstm: ProjectedLSTM, arithmetic: Arithmetic) -> None:
-        self._input = _pack(_ifog(lstm.input.weight), _ifog(lstm.input.bias), arithmetic)
-        self._recurrent = _pack(_ifog(lstm.recurrent.weight), None, arithmetic)
-        self._project = (
-            _pack(lstm.project.weight, None, arithmetic)
+    def __init__(
+        self, lstm: ProjectedLSTM, weights: dict[str, Tensor], arithmetic: Arithmetic
+    ) -> None:
+        super().__init__()
+        bias = _to_gates(weights.pop("input.bias"))
+        self.input = _pack(_to_gates(weights.pop("input.weight")), bias, arithmetic)
+        self.recurrent = _pack(_to_gates(weights.pop("recurrent.weight")), None, arithmetic)
+        self.project = (
+            _pack(weights.pop("project.weight"), None, arithmetic)
             if isinstance(lstm.project, nn.Linear)
             else None
         )
-        self._cell_clip, self._projection_clip = lstm.cell_clip, lstm.projection_clip
-        self._dim, self._cell_dim = lstm.dim, lstm.cell_dim
+        self.cell_clip, self.projection_clip = lstm.cell_clip, lstm.projection_clip
+        self.dim, self.cell_dim = lstm.dim, lstm.cell_dim
 
-    def __call__(
-        self, x: Float[Tensor, "N D"], steps: Sequence[int], state: LSTMState | None
+    def forward(
+        self,
+        x: Float[Tensor, "N D"],
+        steps: Sequence[int],
+        state: LSTMState | None,
+        words: Sequence[int] | None = None,
     ) -> tuple[Float[Tensor, "N D"], LSTMState]:
         """Run over tokens stored by position, as many of them at each as `steps` says."""
-        B, H = steps[0], self._cell_dim
-        h = x.new_zeros(B, self._dim) if state is None else state.output
+        B, H = steps[0], self.cell_dim
+        h = x.new_zeros(B, self.dim) if state is None else state.output
         c = torch.zeros(B, H) if state is None else state.cell.float().clone()
         output = torch.empty_like(x)
         last = torch.empty_like(h)
-        for start, gates in self._input_gates(x, steps):
+        for start, gates in self._input_gates(x, steps, words or range(len(x))):
             n = len(gates)
-            last[n : len(h)] = h[n:]  # sentences that have ended keep their state
-            h = h[:n]
+            if n < len(h):  # sentences that have ended keep their state
+                last[n : len(h)] = h[n:]
+                h = h[:n]
             # Half precision is for products; what is carried on is float32, and faster in it too.
-            gates = self._recurrent.add_to(gates, h).float()
-            gates[:, : 3 * H].sigmoid_()
+            gates = self.recurrent.add_to(gates, h).float().sigmoid_()
             i, f, o, g = gates.split(H, dim=1)
-            cell = c[:n].mul_(f).addcmul_(i, _tanh(g))
-            if self._cell_clip is not None:
-                cell.clamp_(-self._cell_clip, self._cell_clip)
-            h = _tanh(cell).mul_(o).to(x.dtype)
-            if self._project is not None:
-                h = self._project(h)
-            if self._projection_clip is not None:
-                h.clamp_(-self._projection_clip, self._projection_clip)
+            # tanh(x) = 2 sigmoid(2x) - 1, to seven digits after the point. PyTorch's own takes
+            # five times as long. `_to_gates` has doubled g already.
+            cell = c[:n].mul_(f).addcmul_(i, g.sub_(0.5), value=2)
+            if self.cell_clip is not None:
+                cell.clamp_(-self.cell_clip, self.cell_clip)
+            h = (cell + cell).sigmoid_().mul_(2).sub_(1).mul_(o).to(x.dtype)
+            if self.project is not None:
+                h = self.project(h)
+            if self.projection_clip is not None:
+                h.clamp_(-self.projection_clip, self.projection_clip)
             output[start : start + n] = h
         last[: len(h)] = h
         return output, LSTMState(last, c.to(x.dtype))
 
     def _input_gates(
-        self, x: Float[Tensor, "N D"], steps: Sequence[int]
+        self, x: Float[Tensor, "N D"], steps: Sequence[int], words: Sequence[int]
     ) -> Iterator[tuple[int, Float[Tensor, "n G"]]]:
         """Yield, step by step, where its tokens are and the input's share of their gates.
 
-        It needs no recurrence, so it is one product for many steps; not for all, or a very long
-        sentence would need memory for 4H values a token.
+        It needs no recurrence, so it is one product for the distinct words of many steps; not of
+        all, or a very long sentence would need memory for 4H values a token.
         """
-        start = first = 0
-        rows = _BYTES_AT_ONCE // (4 * self._cell_dim * x.element_size())
-        while first < len(steps):
-            end, stop = start + steps[first], first + 1
-            while stop < len(steps) and end + steps[stop] - start <= rows:
-                end, stop = end + steps[stop], stop + 1
-            gates = self._input(x[start:end])
-            for n, some in zip(
-                steps[first:stop], gates.split(list(steps[first:stop])), strict=True
-            ):
-                yield start, some
-                start += n
-            first = stop
+        most = _BYTES_AT_ONCE // (4 * self.cell_dim * x.element_size())
+        for starts, counts in _pieces(steps, words, most):
+            start, end = starts[0], starts[-1] + counts[-1]
+            distinct, place = torch.tensor(words[start:end]).unique(return_inverse=True)
+            if len(distinct) == end - start:
+                yield from zip(starts, self.input(x[start:end]).split(counts), strict=True)
+            else:
+                once = x.new_empty(len(distinct), x.shape[1])
+                once[place] = x[start:end]
+                gates = self.input(once)
+                for first, rows in zip(starts, place.split(counts), strict=True):
+                    yield first, gates.index_select(0, rows)
 
 
 def _pack(
@@ -208,10 +243,32 @@ class PackedFloat(nn.Module):
             x.contiguous(), self._weight, self._bias, "none", [], ""
         )
 
+    def unpack(self) -> tuple[Float[Tensor, "O I"], Float[Tensor, " O"] | None]:
+        """Return the matrix, and what is added, as they were."""
+        return self._weight.to_dense(), self._bias
+
     def add_to(self, y: Float[Tensor, "n O"], x: Float[Tensor, "n I"]) -> Float[Tensor, "n O"]:
         """Return y + x W^T."""
         return torch.ops.mkldnn._linear_pointwise.binary(
             x.contiguous(), y, self._weight, self._bias, "add"
+        )
+
+
+class PackedSoftmax:
+    """What `Softmax` computes over all words, from packed output vectors."""
+
+    def __init__(self, softmax: Softmax) -> None:
+        self._logits = PackedFloat(softmax.weight, softmax.bias)
+        self._rows = max(1, _LOGITS_AT_ONCE // len(softmax.bias))
+
+    def __call__(self, h: Float[Tensor, "M D"], targets: Int[Tensor, " M"]) -> Float[Tensor, " M"]:
+        """Return -log p(target) at every position."""
+        parts = zip(h.split(self._rows), targets.split(self._rows), strict=True)
+        return torch.cat(
+            [
+                functional.cross_entropy(self._logits(some), right, reduction="none")
+                for some, right in parts
+            ]
         )
 
 
@@ -239,27 +296,34 @@ class PackedInt8(nn.Module):
         return y.add_(self(x))
 
 
-def _packed_encoder(bilm: BiLM, arithmetic: Arithmetic) -> nn.Module:
-    """Return a twin of the token encoder, with packed matrices and the same filters."""
-    with unfilled():
-        twin = BiLM(bilm.config).encode
-    twin.load_state_dict(bilm.encode.state_dict(), assign=True)
-    for module in list(twin.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, nn.Linear):
-                setattr(module, name, _pack(child.weight, child.bias, arithmetic))
-    return twin.eval().requires_grad_(False)
+def _pack_linears(
+    module: nn.Module, weights: dict[str, Tensor], arithmetic: Arithmetic, prefix: str = ""
+) -> None:
+    """Put packed matrices in the places of plain ones."""
+    for name, child in module.named_children():
+        if isinstance(child, nn.Linear):
+            weight, bias = (weights.pop(f"{prefix}{name}.{part}") for part in ("weight", "bias"))
+            setattr(module, name, _pack(weight, bias, arithmetic))
+        else:
+            _pack_linears(child, weights, arithmetic, f"{prefix}{name}.")
 
 
-def _tanh(x: Float[Tensor, "n H"]) -> Float[Tensor, "n H"]:
-    """Return tanh(x) to seven digits after the point; PyTorch's own takes five times as long."""
-    return (x + x).sigmoid_().mul_(2).sub_(1)
+def _take(weights: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Take out the weights of a part, under the names that they have in it."""
+    names = [name for name in weights if name.startswith(prefix)]
+    return {name.removeprefix(prefix): weights.pop(name) for name in names}
 
 
-def _ifog(rows: Float[Tensor, "G ..."]) -> Float[Tensor, "G ..."]:
-    """Put the rows of the gates i, f, g, o into the order i, f, o, g."""
+def _to_gates(rows: Float[Tensor, "G ..."]) -> Float[Tensor, "G ..."]:
+    """Put the rows of the gates i, f, g, o into the order i, f, o, 2g."""
     i, f, g, o = rows.detach().chunk(4)
-    return torch.cat([i, f, o, g])
+    return torch.cat([i, f, o, 2 * g])
+
+
+def _from_gates(rows: Float[Tensor, "G ..."]) -> Float[Tensor, "G ..."]:
+    """Undo `_to_gates`."""
+    i, f, o, g = rows.chunk(4)
+    return torch.cat([i, f, g / 2, o])
 
 
 def _by_position(
@@ -275,6 +339,26 @@ def _by_position(
     return torch.cat(
         [first[:n] + (lengths[:n] - 1 - t if backward else t) for t, n in enumerate(steps)]
     )
+
+
+def _pieces(
+    steps: Sequence[int], words: Sequence[int], most: int
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Group steps by `most` distinct words; yield where the tokens of each start, and how many."""
+    starts: list[int] = []
+    counts: list[int] = []
+    distinct: set[int] = set()
+    start = 0
+    for count in steps:
+        here = set(words[start : start + count])
+        if starts and len(distinct | here) > most:
+            yield starts, counts
+            starts, counts, distinct = [], [], set()
+        starts.append(start)
+        counts.append(count)
+        distinct |= here
+        start += count
+    yield starts, counts
 
 
 def _reorder(state: LSTMState | None, order: Int[Tensor, " B"]) -> LSTMState | None:

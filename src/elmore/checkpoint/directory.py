@@ -10,12 +10,13 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import elmore
@@ -152,11 +153,9 @@ def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
 def read_directory(path: Path) -> BiLM:
     """Load the biLM of a folder."""
     config = read_config(path)
-    state: dict[str, Tensor] = {}
-    for file in _weight_files(path):
-        state |= _load(file)
+    weights = chain.from_iterable(map(_tensors, _weight_files(path)))
     sizes = from_mapping(BiLMConfig, config["bilm"], f"{path / CONFIG}: bilm")
-    return build(sizes, state, str(path / WEIGHTS))
+    return build(sizes, weights, str(path / WEIGHTS))
 
 
 def _weight_files(path: Path) -> list[Path]:
@@ -174,7 +173,7 @@ def _weight_files(path: Path) -> list[Path]:
 def read_softmax(path: Path, vocabulary: Vocabulary, dim: int) -> Softmax:
     """Load the softmax of a folder, which is that of a language model."""
     file = path / SOFTMAX
-    state = _load(file)
+    state = dict(_tensors(file))
     if "step" in state:
         state["weight"] = restore_rows(state["weight"], state.pop("step"))
     with unfilled():
@@ -187,9 +186,15 @@ def read_softmax(path: Path, vocabulary: Vocabulary, dim: int) -> Softmax:
     return softmax
 
 
-def _load(path: Path) -> dict[str, Tensor]:
+def _tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
+    """Yield what a file holds, one by one."""
     try:
-        return load_file(path)
+        with safe_open(path, "pt") as file:
+            names = list(file.keys())
+        for name in names:
+            # Opened anew for each: what was read counts as memory until the mapping is closed.
+            with safe_open(path, "pt") as file:
+                yield name, file.get_tensor(name)
     except FileNotFoundError:
         raise InputError(
             f"{path.parent} holds no {path.name}; expected one beside {CONFIG}"

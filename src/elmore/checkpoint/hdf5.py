@@ -5,7 +5,7 @@ how each dataset is made of our parameters.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -141,21 +141,26 @@ def read_hdf5(weights: Path, options: Path) -> BiLM:
                 f"{weights} lacks {len(missing)} of the {len(table_of)} weights that {options} "
                 f"asks for, first {missing[0]!r}. Do the two files belong together?"
             )
-        state: dict[str, Tensor] = {}
-        with unfilled():
-            expected = BiLM(config).state_dict()
-        for rule in table_of:
-            shape = rule.write(*(expected[name] for name in rule.ours)).shape
-            found = _tensor(file[rule.theirs])
-            if rule.theirs == "char_embed" and len(found) == NUM_CHARACTERS and not found[0].any():
-                found = found[1:]  # the row of id 0 is there already
-            if found.shape != shape:
-                raise InputError(
-                    f"{weights}: {rule.theirs} has shape {tuple(found.shape)}, {options} asks for "
-                    f"{tuple(shape)}. Do the two files belong together?"
-                )
-            state |= zip(rule.ours, rule.read(found), strict=True)
-    return build(config, state, str(weights))
+        return build(config, _weights(file, table_of, config, options), str(weights))
+
+
+def _weights(
+    file: h5py.File, table_of: Sequence[Rule], config: BiLMConfig, options: Path
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield our parameters, dataset by dataset."""
+    with unfilled():
+        expected = BiLM(config).state_dict()
+    for rule in table_of:
+        shape = rule.write(*(expected[name] for name in rule.ours)).shape
+        found = _tensor(file[rule.theirs])
+        if rule.theirs == "char_embed" and len(found) == NUM_CHARACTERS and not found[0].any():
+            found = found[1:]  # the row of id 0 is there already
+        if found.shape != shape:
+            raise InputError(
+                f"{file.filename}: {rule.theirs} has shape {tuple(found.shape)}, {options} asks "
+                f"for {tuple(shape)}. Do the two files belong together?"
+            )
+        yield from zip(rule.ours, rule.read(found), strict=True)
 
 
 def _tensor(dataset: Any) -> Tensor:

@@ -7,18 +7,25 @@ B sentences, T tokens, D dim.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from elmore.bilm.language_model import LanguageModel
+from elmore.bilm.model import BiLM
+from elmore.bilm.packed import PackedBiLM, PackedSoftmax, worth_packing
+from elmore.bilm.word_table import WordTable
 from elmore.errors import InputError
 from elmore.text.characters import encode_words
-from elmore.text.sentences import batch_sentences, group_by_length
+from elmore.text.sentences import batch_sentences, frame, group_by_length
 from elmore.text.vocabulary import Vocabulary
+from elmore.transfer import to_device
 
 _SORTED_AT_ONCE = 4096  # sentences
 
@@ -60,8 +67,9 @@ def measure_perplexity(
     training = model.training
     model.eval()
     try:
+        scorer = _Scorer(model, vocabulary)
         for batch in _batches(sentences, batch_words):
-            sums += _score(model, vocabulary, batch)
+            sums += scorer(batch)
             tokens += sum(len(sentence) + 1 for sentence in batch)
             words += sum(map(len, batch))
             unknown += sum(w not in vocabulary for sentence in batch for w in sentence)
@@ -73,29 +81,44 @@ def measure_perplexity(
     return Perplexity(forward, backward, tokens, unknown / max(words, 1))
 
 
-@torch.no_grad()
-def _score(
-    model: LanguageModel, vocabulary: Vocabulary, sentences: list[Sequence[str]]
-) -> np.ndarray:
-    """Return the summed -log p of each direction."""
-    device = model.softmax.weight.device
-    width = model.bilm.config.max_characters
-    batch = batch_sentences(sentences, lambda words: encode_words(words, width)).to(device)
-    numbers = batch_sentences(sentences, vocabulary.encode_words).ids.to(device) - 1  # (B, T)
-    top = model.bilm(*batch).layers[:, -1]  # (B, T, 2D)
-    ahead, behind = top.chunk(2, dim=-1)
-    # At <S> w1 .. wn the forward model predicts w1 .. wn </S>; the backward one the other way.
-    has_next = batch.mask[:, 1:]
-    return np.array(
-        [
-            _nll(model, ahead[:, :-1][has_next], numbers[:, 1:][has_next]),
-            _nll(model, behind[:, 1:][has_next], numbers[:, :-1][has_next]),
-        ]
-    )
+class _Scorer:
+    """Sentences to the sum of -log p, from packed weights where they are of use."""
 
+    def __init__(self, model: LanguageModel, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._device = model.softmax.weight.device
+        self._bilm: BiLM | PackedBiLM = model.bilm
+        self._nll: Callable[[Tensor, Tensor], Tensor] = model.softmax
+        if worth_packing(model.bilm):
+            self._bilm = PackedBiLM(model.bilm.config, model.bilm.state_dict())
+            self._nll = PackedSoftmax(model.softmax)
+        encode = partial(encode_words, width=model.bilm.config.max_characters)
+        self._words = WordTable(self._bilm, encode, self._device)
 
-def _nll(model: LanguageModel, h: Tensor, targets: Tensor) -> float:
-    return float(model.softmax(h, targets).double().sum())
+    @torch.no_grad()
+    def __call__(self, sentences: list[Sequence[str]]) -> np.ndarray:
+        """Return the sum of each direction."""
+        framed = [frame(words) for words in sentences]
+        lengths = torch.tensor([len(words) for words in framed])
+        rows = self._words(list(chain.from_iterable(framed)))
+        vectors = self._words.vectors[to_device(rows, self._device)]
+        x = pad_sequence(vectors.split(lengths.tolist()), batch_first=True)  # (B, T, D)
+        mask = (torch.arange(x.shape[1]) < lengths[:, None]).to(self._device)
+        top = self._bilm.contextualize(x, mask).layers[:, -1]  # (B, T, 2D)
+        ahead, behind = top.chunk(2, dim=-1)
+        numbers = batch_sentences(sentences, self._vocabulary.encode_words).ids - 1  # (B, T)
+        numbers = numbers.to(self._device)
+        # At <S> w1 .. wn the forward model predicts w1 .. wn </S>; the backward one the other way.
+        has_next = mask[:, 1:]
+        return np.array(
+            [
+                float(self._nll(h[has_next], targets[has_next]).double().sum())
+                for h, targets in (
+                    (ahead[:, :-1], numbers[:, 1:]),
+                    (behind[:, 1:], numbers[:, :-1]),
+                )
+            ]
+        )
 
 
 def _batches(sentences: Iterable[Sequence[str]], batch_words: int) -> Iterator[list[Sequence[str]]]:
