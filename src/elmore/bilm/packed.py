@@ -89,8 +89,7 @@ class PackedBiLM(nn.Module):
             if isinstance(module, PackedFloat):
                 for part, value in zip(("weight", "bias"), module.unpack(), strict=True):
                     if value is not None:
-                        is_gates = name.endswith((".input", ".recurrent"))
-                        yield f"{name}.{part}", _from_gates(value) if is_gates else value
+                        yield f"{name}.{part}", _undo(name, value)
 
     def forward(
         self, ids: Int[Tensor, "B T *C"], mask: Bool[Tensor, "B T"], state: BiLMState | None = None
@@ -159,7 +158,7 @@ class PackedLSTM(nn.Module):
         self.input = _pack(_to_gates(weights.pop("input.weight")), bias, arithmetic)
         self.recurrent = _pack(_to_gates(weights.pop("recurrent.weight")), None, arithmetic)
         self.project = (
-            _pack(weights.pop("project.weight"), None, arithmetic)
+            _pack(2 * weights.pop("project.weight"), None, arithmetic)
             if isinstance(lstm.project, nn.Linear)
             else None
         )
@@ -176,7 +175,7 @@ class PackedLSTM(nn.Module):
         """Run over tokens stored by position, as many of them at each as `steps` says."""
         B, H = steps[0], self.cell_dim
         h = x.new_zeros(B, self.dim) if state is None else state.output
-        c = torch.zeros(B, H) if state is None else state.cell.float().clone()
+        c = torch.zeros(B, H) if state is None else 2 * state.cell.float()
         output = torch.empty_like(x)
         last = torch.empty_like(h)
         for start, gates in self._input_gates(x, steps, words or range(len(x))):
@@ -187,19 +186,20 @@ class PackedLSTM(nn.Module):
             # Half precision is for products; what is carried on is float32, and faster in it too.
             gates = self.recurrent.add_to(gates, h).float().sigmoid_()
             i, f, o, g = gates.split(H, dim=1)
-            # tanh(x) = 2 sigmoid(2x) - 1, to seven digits after the point. PyTorch's own takes
-            # five times as long. `_to_gates` has doubled g already.
-            cell = c[:n].mul_(f).addcmul_(i, g.sub_(0.5), value=2)
+            # tanh(x) = 2 (sigmoid(2x) - 1/2), to seven digits after the point; PyTorch's own takes
+            # five times as long. Factors of two are exact, and have their place where they cost
+            # nothing: `_to_gates` has doubled g, `cell` is twice the cell and the projection twice
+            # its matrix.
+            cell = c[:n].mul_(f).addcmul_(i, g.sub_(0.5), value=4)
             if self.cell_clip is not None:
-                cell.clamp_(-self.cell_clip, self.cell_clip)
-            h = (cell + cell).sigmoid_().mul_(2).sub_(1).mul_(o).to(x.dtype)
-            if self.project is not None:
-                h = self.project(h)
+                cell.clamp_(-2 * self.cell_clip, 2 * self.cell_clip)
+            h = cell.sigmoid().sub_(0.5).mul_(o).to(x.dtype)
+            h = 2 * h if self.project is None else self.project(h)
             if self.projection_clip is not None:
                 h.clamp_(-self.projection_clip, self.projection_clip)
             output[start : start + n] = h
         last[: len(h)] = h
-        return output, LSTMState(last, c.to(x.dtype))
+        return output, LSTMState(last, (c / 2).to(x.dtype))
 
     def _input_gates(
         self, x: Float[Tensor, "N D"], steps: Sequence[int], words: Sequence[int]
@@ -320,9 +320,13 @@ def _to_gates(rows: Float[Tensor, "G ..."]) -> Float[Tensor, "G ..."]:
     return torch.cat([i, f, o, 2 * g])
 
 
-def _from_gates(rows: Float[Tensor, "G ..."]) -> Float[Tensor, "G ..."]:
-    """Undo `_to_gates`."""
-    i, f, o, g = rows.chunk(4)
+def _undo(name: str, value: Tensor) -> Tensor:
+    """Return a weight as it was before it was packed."""
+    if name.startswith("encode."):
+        return value
+    if name.endswith(".project"):
+        return value / 2
+    i, f, o, g = value.chunk(4)
     return torch.cat([i, f, g / 2, o])
 
 
