@@ -376,3 +376,15 @@ def test_elmo_stays_as_it_is(conll: Path, model: Path, tmp_path: Path) -> None:
     assert all(torch.equal(before[name], after[name]) for name in before)
     weights = load_task(tmp_path / "run", device="cpu").model.state_dict()
     assert not [name for name in weights if "bilm" in name]
+
+
+def test_the_bilm_of_a_task_may_have_fewer_digits(conll: Path, model: Path, tmp_path: Path) -> None:
+    """Oracle: the layers of an embedder of that precision."""
+    changes = [*SMALL, f"elmo.model={model}", "elmo.precision=bf16", "training.epochs=1"]
+    train(tmp_path / "run", conll, changes)
+    layers = load_task(tmp_path / "run", device="cpu").encode.layers
+    words = ["Ada", "left"]
+    expected = elmore.load(model, device="cpu", precision="bf16").embed([words])[0]
+    np.testing.assert_array_equal(layers([[words]])[0].numpy(), expected)
+    with pytest.raises(InputError, match="precision"):
+        read_task_config("ner", None, ["elmo.precision=int4"])

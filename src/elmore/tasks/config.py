@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from elmore.embedder import Precision
 from elmore.errors import InputError
 
 
@@ -55,6 +56,9 @@ class ElmoConfig:
 
     model: str = "en"
     """The biLM: a folder, or the name of a model that ships with elmore."""
+
+    precision: Precision = "fp32"
+    """Of its products: bf16 and int8 are faster, and cost tasks nothing that was seen."""
 
     finetune: bool = False
     """Let its language model go on learning on the task's text first (section 3.4)."""

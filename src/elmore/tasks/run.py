@@ -124,7 +124,7 @@ def train_task(
             device=device,
             report=report,
         )
-        embedder = load(tuned, device=device)
+        embedder = _load_bilm(config.elmo, device, str(tuned))
     trained = _new(task, config, train_examples, labels, vectors, embedder, find_device(device))
     if trained.encode.layers is not None:
         everything = [*train_examples, *dev_examples, *test_examples]
@@ -271,7 +271,9 @@ def _with_whole_path(config: TaskConfig) -> TaskConfig:
 
 
 def _load_bilm(config: ElmoConfig, device: str, model: str | None = None) -> Embedder | None:
-    return None if config.place == "none" else load(model or config.model, device=device)
+    if config.place == "none":
+        return None
+    return load(model or config.model, device=device, precision=config.precision)
 
 
 def _assemble(

@@ -1,0 +1,34 @@
+"""What fewer digits of the biLM cost a task that was trained with all of them.
+
+Run as: python experiments/precision.py RUN DATA
+
+RUN is a folder written by `elmore train`, DATA a file to score it on.
+"""
+
+import argparse
+from pathlib import Path
+from typing import get_args
+
+import elmore
+from elmore.embedder import Precision
+from elmore.tasks import load_task
+from elmore.tasks.layers import LayerTable
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("run", type=Path)
+    parser.add_argument("data", type=Path)
+    args = parser.parse_args()
+    trained = load_task(args.run, device="cpu")
+    name = trained.task.score_name
+    print(f"| precision | {name} |\n|---|---|")
+    for precision in get_args(Precision):
+        bilm = elmore.load(trained.config.elmo.model, device="cpu", precision=precision)
+        trained.encode.layers = LayerTable(bilm)
+        print(f"| {precision} | {100 * trained.evaluate(args.data)[name]:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
