@@ -37,8 +37,8 @@ Contextualize = Callable[
 ]
 """Token vectors, their mask and the numbers of their words to the layers of the words."""
 
-# Sentences of so many batches are sorted by length together. More hardly make it faster, and at
-# the original size the vectors of a batch, which wait for their turn, are 25 MB.
+# Sentences of so many batches are sorted by length together. More hardly make it faster, and the
+# vectors of all of them wait for their turn.
 _BATCHES_SORTED = 2
 _BATCHES_AHEAD = 2  # on which a GPU works while the caller has the one before
 

@@ -46,7 +46,8 @@ Precision = Literal["fp32", "bf16", "int8"]
 Dtype = Literal["float32", "float16"]
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.float32}
-_BATCH_WORDS = {"cpu": 2048, "cuda": 65_536}
+_BATCH_WORDS = {"cpu": 4096, "cuda": 65_536}
+_BATCH_BYTES = {"cpu": 3 * 2**23, "cuda": 2**32}  # of vectors in float32
 
 
 class Embedded(NamedTuple):
@@ -202,7 +203,7 @@ class Embedder:
         bilm = self._fast()
         words = WordTable(bilm, self._encode_words, self.device)
         tokenized = self._tokenize(sentences)
-        max_words = batch_words or _BATCH_WORDS[self.device.type]
+        max_words = batch_words or self._batch_words()
 
         def pick(output: Float[Tensor, "B J T D"]) -> Tensor:
             return _choose(output, layers).to(getattr(torch, dtype))
@@ -268,6 +269,12 @@ class Embedder:
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy is made of: packed weights can't be copied."""
         return self.__dict__ | {"_bilm": self._plain(), "_twin": None}
+
+    def _batch_words(self) -> int:
+        """Return how many words are embedded together: fewer where vectors are long."""
+        of_a_word = 4 * self.num_layers * self.dim
+        kind = self.device.type
+        return max(1, min(_BATCH_WORDS[kind], _BATCH_BYTES[kind] // of_a_word))
 
     def _plain(self) -> BiLM:
         """Return the biLM, unpacked if need be."""
