@@ -197,6 +197,13 @@ def test_a_loss_that_is_no_number_is_seen_before_the_epoch_ends(
     assert len(steps) == 1  # of four
 
 
+def test_a_run_out_of_time_says_so(run, conll: Path, tmp_path: Path) -> None:
+    data = ("--train", conll, "--dev", conll, "--no-elmo", "--set", "tagger.hidden=4")
+    result = run("train", "ner", *data, "-o", tmp_path / "late", "--max-minutes", "1e-9")
+    assert "1 epochs in" in result.out
+    assert ", cut short by --max-minutes -> " in result.out
+
+
 def test_a_run_out_of_time_is_complete(conll: Path, tmp_path: Path) -> None:
     summary = train(tmp_path / "run", conll, BASELINE, test=conll, max_minutes=1e-9)
     [record] = metrics(tmp_path / "run")  # of 60 epochs, and that one cut short

@@ -95,7 +95,8 @@ def train(
         return
     for part, scores in summary["scores"].items():
         print(f"{part:5} {show_scores(scores)}")
-    print(f"{summary['epochs']} epochs in {summary['seconds']:.0f} s -> {output}")
+    cut = ", cut short by --max-minutes" if summary["cut_short"] else ""
+    print(f"{summary['epochs']} epochs in {summary['seconds']:.0f} s{cut} -> {output}")
 
 
 def _plain(value: object) -> object:
