@@ -124,3 +124,5 @@ def test_what_is_remembered_of_sentences_changes_nothing(
             assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
         distinct = len({tuple(words) for words in sentences})
         assert len(encode._sentences) <= max(kept, distinct)
+        if not kept:  # then spellings are those of one batch
+            assert len(encode._spellings) == 1 + len({w for words in sentences for w in words})
