@@ -364,7 +364,9 @@ def test_a_model_of_ones_own_is_found_from_anywhere(
     assert load_task("run", device="cpu").config.elmo.model == str(model)
     other = elmore.BiLM(replace(elmore.BiLMConfig.tiny(), dim=8))
     elmore.Embedder(other, device="cpu").save("other")
-    refused(run("evaluate", "run", conll, "-m", "other"), "was trained with another biLM")
+    result = run("evaluate", "run", conll, "-m", "other")
+    refused(result, "was trained with another biLM")
+    assert result.err.count("\n") == 1
 
 
 def test_wrong_requests(run, conll: Path, trained: TrainedTask) -> None:

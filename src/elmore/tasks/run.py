@@ -235,8 +235,9 @@ def load_task(
     try:
         trained.model.load_state_dict(weights)
     except RuntimeError as error:
+        example = str(error).splitlines()[-1].strip()  # of as many lines as there are weights
         raise InputError(
-            f"{folder} was trained with another biLM, or by another version: {error}"
+            f"{folder} was trained with another biLM, or by another version: {example}"
         ) from error
     trained.model.eval()
     return trained
