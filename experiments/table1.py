@@ -28,6 +28,8 @@ PAPER = {
 }
 """Test scores of Peters et al. (2018) by row, and the set that they are for."""
 
+_PANELS_A_ROW = 4
+
 
 class Row(NamedTuple):
     """A data set, and the scores of its runs in percent."""
@@ -90,21 +92,28 @@ def table(rows: list[Row]) -> str:
 
 
 def plot(folder: Path, path: Path) -> None:
-    """Draw the dev score of all runs over their epochs, a row of the table in a panel."""
-    runs = sorted(folder.glob("*/metrics.jsonl"))
-    names = list(dict.fromkeys(run.parent.name.rsplit("-", 2)[0] for run in runs))
-    figure = Figure(figsize=(10, 1.2 + 2.2 * math.ceil(len(names) / 4)), layout="constrained")
-    panels = figure.subplots(math.ceil(len(names) / 4), min(4, len(names)), squeeze=False).flat
+    """Draw the dev score of all complete runs over their epochs, a row of the table in a panel."""
+    runs = [run.parent for run in sorted(folder.glob("*/metrics.json"))]
+    names = list(dict.fromkeys(run.name.rsplit("-", 2)[0] for run in runs))
+    if not names:
+        raise SystemExit(f"table1: no complete run in {folder}")
+    columns = min(_PANELS_A_ROW, len(names))
+    height = math.ceil(len(names) / columns)
+    figure = Figure(figsize=(10, 1.2 + 2.2 * height), layout="constrained")
+    panels = list(figure.subplots(height, columns, squeeze=False).flat)
+    for unused in panels[len(names) :]:
+        unused.set_axis_off()
     panel = dict(zip(names, panels, strict=False))
     best: dict[str, list[float]] = {}
     for run in runs:
-        name, kind, _ = run.parent.name.rsplit("-", 2)
-        task = json.loads((run.parent / "metrics.json").read_text(encoding="utf-8"))["task"]
-        records = map(json.loads, run.read_text(encoding="utf-8").splitlines())
-        scores = [100 * record["dev"][get_task(task).score_name] for record in records]
+        name, kind, _ = run.name.rsplit("-", 2)
+        task = json.loads((run / "metrics.json").read_text(encoding="utf-8"))["task"]
+        score = get_task(task).score_name
+        lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        scores = [100 * record["dev"][score] for record in map(json.loads, lines)]
         color = "C1" if kind == "elmo" else "C0"
         panel[name].plot(range(1, len(scores) + 1), scores, color=color, linewidth=1)
-        panel[name].set_title(f"{name} ({get_task(task).score_name})", fontsize=9)
+        panel[name].set_title(f"{name} ({score})", fontsize=9)
         best.setdefault(name, []).append(max(scores))
     for name, scores in best.items():  # the first epochs would hide the rest
         room = max(scores) - min(scores)

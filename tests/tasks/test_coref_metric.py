@@ -38,6 +38,7 @@ def test_the_example_of_pradhan_et_al() -> None:
     check(found, "ceaf_e", 1.3 / 3, 1.3 / 2)
     f1s = [found[f"{name}_f1"] for name in ("muc", "b_cubed", "ceaf_e")]
     assert found["average"] == pytest.approx(sum(f1s) / 3)
+    assert list(found)[:4] == ["average", "muc_f1", "b_cubed_f1", "ceaf_e_f1"]  # what is shown
 
 
 def test_the_example_of_vilain_et_al() -> None:

@@ -65,26 +65,42 @@ def check(
         torch.testing.assert_close(ours / scale, theirs / scale, **close)
 
 
-@pytest.mark.parametrize("hidden", [5, 70])
+@pytest.mark.parametrize("hidden", [5, 70, 130])  # the last is wider than a program's tile
 def test_lstm_of_two_layers_is_that_of_pytorch(
     hidden: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check(BiLSTM(7, hidden, num_layers=2), [3, 1, 4], 7, monkeypatch)
 
 
-@pytest.mark.parametrize("hidden", [6, 100])
+@pytest.mark.parametrize("hidden", [6, 100, 130])
 def test_gru_is_that_of_pytorch(hidden: int, monkeypatch: pytest.MonkeyPatch) -> None:
     check(BiGRU(4, hidden), [2, 5, 1], 4, monkeypatch)
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize(("hidden", "dropout"), [(9, 0.0), (9, 0.4), (130, 0.4)])
 def test_highway_lstm_is_that_of_single_steps(
-    dropout: float, monkeypatch: pytest.MonkeyPatch
+    hidden: int, dropout: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # One sentence length, and one layer with dropout: the reference draws its masks in its order.
-    module = AlternatingLSTM(6, 9, num_layers=3, dropout=dropout)
+    # Both ways draw a mask for each layer, in the same order, so that dropout is the same.
+    module = AlternatingLSTM(6, hidden, num_layers=3, dropout=dropout)
     check(module, [3, 4, 2], 6, monkeypatch)
 
 
 def test_more_sentences_than_a_program_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     check(BiGRU(3, 4), [1 + n % 3 for n in range(19)], 3, monkeypatch)
+
+
+def test_dropout_between_layers_is_for_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = BiLSTM(7, 5, num_layers=2, dropout=0.9)
+    check(module.eval(), [3, 1, 4], 7, monkeypatch)
+    first, second = (
+        run(
+            module.train(), torch.ones(1, 4, 7, device=DEVICE), torch.tensor([4]), True, monkeypatch
+        )
+        for _ in "ab"
+    )
+    answer = run(
+        module.eval(), torch.ones(1, 4, 7, device=DEVICE), torch.tensor([4]), True, monkeypatch
+    )
+    assert torch.equal(first[0], second[0])  # of the same seed
+    assert not torch.equal(first[0], answer[0])

@@ -2,9 +2,9 @@
 
 import json
 import math
-import os
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +17,8 @@ import elmore
 from elmore.errors import InputError
 from elmore.tasks import get_task, load_task, read_task_config, train_task
 from elmore.tasks.fit import Fit, ahead
-from elmore.tasks.ner.data import read_entities
+from elmore.tasks.ner.data import NerExample, read_entities
+from elmore.tasks.ner.task import Ner
 from elmore.tasks.run import TrainedTask
 from elmore.tasks.spans import Span
 from elmore.training.interruption import InterruptedRunError
@@ -105,12 +106,8 @@ def test_an_interrupted_run_ends_as_if_nothing_had_happened(
     quick = [*BASELINE, "training.epochs=6", f"training.average={average}"]
     train(tmp_path / "whole", conll, quick)
 
-    def interrupt(record: dict) -> None:
-        if record.get("epoch") == 3:
-            os.kill(os.getpid(), signal.SIGTERM)
-
     with pytest.raises(InterruptedRunError, match="stopped after epoch 3"):
-        train(tmp_path / "parts", conll, quick, report=interrupt)
+        train(tmp_path / "parts", conll, quick, report=interrupt_at(3))
     # The newest checkpoint is damaged: the one before it serves.
     [*_, newest] = sorted((tmp_path / "parts" / "checkpoints").iterdir())
     newest.write_bytes(newest.read_bytes()[:-9])
@@ -124,6 +121,45 @@ def test_an_interrupted_run_ends_as_if_nothing_had_happened(
         assert whole == parts, name
     losses = [[r["loss"] for r in metrics(tmp_path / part)] for part in ("whole", "parts")]
     assert losses[0] == losses[1]
+
+
+def interrupt_at(epoch: int) -> Callable[[dict], None]:
+    def report(record: dict) -> None:
+        if record.get("epoch") == epoch:
+            signal.raise_signal(signal.SIGTERM)
+
+    return report
+
+
+def test_a_baseline_goes_on_wherever_the_bilm_is(conll: Path, tmp_path: Path) -> None:
+    """It has none, so that settings of ELMo decide nothing; others do."""
+    changes = [*BASELINE, "training.epochs=2"]
+    with pytest.raises(InterruptedRunError):
+        train(tmp_path / "run", conll, changes, report=interrupt_at(1))
+    with pytest.raises(InputError, match="has other settings"):
+        train(tmp_path / "run", conll, [*changes, "training.seed=1"], resume=True)
+    elsewhere = [*changes, "elmo.model=moved", "elmo.penalty=0.5"]
+    assert train(tmp_path / "run", conll, elsewhere, resume=True)["epochs"] == 2
+
+
+class Undecided(Ner):
+    """NER that is as good after each epoch, but for a score that decides nothing."""
+
+    def __init__(self) -> None:
+        self.epochs = 0
+
+    def score(self, examples: Sequence[NerExample], predictions: object) -> dict[str, float]:
+        self.epochs += 1
+        return {"f1": 0.5, "epochs": self.epochs}
+
+
+def test_scores_are_those_of_the_weights_that_are_kept(conll: Path, tmp_path: Path) -> None:
+    """Of equals the newest."""
+    config = read_task_config("ner", changes=[*BASELINE, "training.epochs=3"])
+    summary = train_task(
+        Undecided(), tmp_path / "run", train=[conll], dev=conll, config=config, device="cpu"
+    )
+    assert summary["scores"]["dev"] == {"f1": 0.5, "epochs": 3}
 
 
 def test_training_ends_when_the_score_stays(conll: Path, tmp_path: Path) -> None:
@@ -159,6 +195,13 @@ def test_a_loss_that_is_no_number_is_seen_before_the_epoch_ends(
     with pytest.raises(InputError, match="not a number any more in epoch 1"):
         train(tmp_path / "run", conll, [*BASELINE, "training.batch_size=1"])
     assert len(steps) == 1  # of four
+
+
+def test_a_run_out_of_time_says_so(run, conll: Path, tmp_path: Path) -> None:
+    data = ("--train", conll, "--dev", conll, "--no-elmo", "--set", "tagger.hidden=4")
+    result = run("train", "ner", *data, "-o", tmp_path / "late", "--max-minutes", "1e-9")
+    assert "1 epochs in" in result.out
+    assert ", cut short by --max-minutes -> " in result.out
 
 
 def test_a_run_out_of_time_is_complete(conll: Path, tmp_path: Path) -> None:
@@ -278,25 +321,25 @@ def test_who_types_may_mistype(run, trained: TrainedTask, monkeypatch: pytest.Mo
     assert json.loads(result.out)["tokens"] == ["Ada", "left", "."]
 
 
-def test_a_mistake_costs_no_finished_run(run, conll: Path, trained: TrainedTask) -> None:
+def test_a_mistake_costs_no_finished_run(
+    run, conll: Path, model: Path, trained: TrainedTask
+) -> None:
     before = {path.name for path in Path("ner").iterdir()}
     command = ("train", "ner", "--train", conll, "--dev", conll, "-o", "ner", "--overwrite")
     refused(run(*command, "--no-elmo", "--vectors", "glov.txt"), "glov.txt")
     refused(run(*command, "-m", "nowhere"), "nowhere: no such model")
     refused(run(*command, "--no-elmo", "--set", "tagger.hidden=0"), "tagger.hidden must be")
+    refused(run(*command, "--no-elmo", "--device", "tpu"), "device must be")
+    refused(run(*command, "-m", model, "--finetune-bilm"), "too few to fine-tune the biLM on")
     assert {path.name for path in Path("ner").iterdir()} == before
 
 
 def test_what_was_complete_stays_until_the_new_run_is(conll: Path, trained: TrainedTask) -> None:
     old = Path("ner/model.safetensors").read_bytes()
 
-    def strike(record: dict) -> None:
-        if record.get("epoch") == 2:
-            signal.raise_signal(signal.SIGTERM)
-
     other = [*BASELINE, "training.seed=5"]
     with pytest.raises(InterruptedRunError):
-        train(Path("ner"), conll, other, overwrite=True, report=strike)
+        train(Path("ner"), conll, other, overwrite=True, report=interrupt_at(2))
     assert Path(".ner.previous/model.safetensors").read_bytes() == old
     train(Path("ner"), conll, other, resume=True)
     assert not Path(".ner.previous").exists()
@@ -321,7 +364,9 @@ def test_a_model_of_ones_own_is_found_from_anywhere(
     assert load_task("run", device="cpu").config.elmo.model == str(model)
     other = elmore.BiLM(replace(elmore.BiLMConfig.tiny(), dim=8))
     elmore.Embedder(other, device="cpu").save("other")
-    refused(run("evaluate", "run", conll, "-m", "other"), "was trained with another biLM")
+    result = run("evaluate", "run", conll, "-m", "other")
+    refused(result, "was trained with another biLM")
+    assert result.err.count("\n") == 1
 
 
 def test_wrong_requests(run, conll: Path, trained: TrainedTask) -> None:

@@ -204,6 +204,7 @@ def test_the_command_line_answers(file: Path, tmp_path: Path, run: Any) -> None:
         assert 0 < found["probability"] <= 1
     questions.write_text("Where was she born?\n")
     refused(run("predict", folder, questions, "--device", "cpu"), "line 1: expected question<TAB>")
+    refused(run("predict", folder, questions, "--tokenizer", "moses"), "leave out --tokenizer")
 
 
 @pytest.mark.parametrize(

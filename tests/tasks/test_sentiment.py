@@ -13,6 +13,7 @@ import torch
 from elmore.errors import InputError
 from elmore.tasks import get_task, load_task, read_task_config, train_task
 from elmore.tasks.config import ElmoConfig, WordsConfig
+from elmore.tasks.domain import domain_text
 from elmore.tasks.sentiment.config import BCNConfig
 from elmore.tasks.sentiment.data import SentimentExample, parse_tree, read_sentiment
 from elmore.tasks.sentiment.model import BCN
@@ -104,6 +105,19 @@ def test_dev_examples_are_sentences_always(trees: Path) -> None:
     config = read_task_config("sentiment", None, ["data.min_phrase=1"])
     assert len(SENTIMENT.read(trees, config)) == 4
     assert len(SENTIMENT.read(trees, config, training=True)) == 13
+
+
+def test_a_bilm_is_tuned_on_whole_sentences(tmp_path: Path) -> None:
+    """Or phrases of a sentence that is held out would give it away."""
+    words = [chr(ord("a") + i % 26) + str(i) for i in range(40)]
+    lines = (f"(3 (2 the) (3 (3 (2 {word}) (2 is)) (3 (2 so) (2 good))))" for word in words)
+    (tmp_path / "trees.txt").write_text("\n".join([*lines, f"(3 (2 the) (3 {words[0]}))"]))
+    (tmp_path / "more.txt").write_text(f"(3 (2 the) (3 {words[0]}))")
+    files = [tmp_path / "trees.txt", tmp_path / "more.txt"]
+    text = domain_text(SENTIMENT, files, SENTIMENT.config())
+    assert text == [*(f"the {word} is so good" for word in words), f"the {words[0]}"]
+    with pytest.raises(InputError, match="1 different sentences are too few"):
+        domain_text(SENTIMENT, files[1:], SENTIMENT.config())
 
 
 def test_labeled_lines(tmp_path: Path) -> None:

@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
+
+from elmore.tasks import get_task
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "table1.py"
 
@@ -52,6 +55,41 @@ def test_runs_become_rows(table1: dict, tmp_path: Path) -> None:
     last = table1["table"]([row]).splitlines()[-1]
     ours, paper = "90.50 +- 0.71 | 92.40 | 20.0 %", "the same | 90.15 | 92.22"
     assert last.startswith(f"| conll2003 | 2, 1 (1 cut short) | {ours} | {paper} |")
+
+
+def test_the_picture_has_a_panel_a_row_and_a_line_a_run(
+    table1: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: the numbers in the files. A run that is not complete has no line yet."""
+    rows = ["coref", "snli", "srl", "squad", "sst5"]
+    tasks = ["coref", "entailment", "srl", "qa", "sentiment"]
+    for row, task in zip(rows, tasks, strict=True):
+        score = get_task(task).score_name
+        for kind, complete in (("elmo", True), ("baseline", row != "sst5")):
+            folder = tmp_path / f"{row}-{kind}-0"
+            folder.mkdir()
+            lines = [json.dumps({"dev": {score: s, "other": 0}}) for s in (0.25, 0.5)]
+            (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+            if complete:
+                (folder / "metrics.json").write_text(json.dumps({"task": task}))
+    figures = []
+    write = Figure.savefig
+    monkeypatch.setattr(
+        Figure, "savefig", lambda figure, *a, **k: (figures.append(figure), write(figure, *a, **k))
+    )
+
+    table1["plot"](tmp_path, tmp_path / "curves.png")
+
+    [figure] = figures
+    shown = {axes.get_title().split()[0]: axes.lines for axes in figure.axes if axes.axison}
+    assert {name: len(lines) for name, lines in shown.items()} == {
+        "coref": 2, "snli": 2, "srl": 2, "squad": 2, "sst5": 1,
+    }  # fmt: skip
+    for lines in shown.values():
+        assert [line.get_ydata().tolist() for line in lines] == [[25.0, 50.0]] * len(lines)
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(SystemExit, match="no complete run"):
+        table1["plot"](tmp_path / "sst5-elmo-0", tmp_path / "none.png")
 
 
 def test_a_dev_set_is_split_without_its_unlabeled_pairs(

@@ -107,3 +107,22 @@ def test_the_batch_does_not_matter() -> None:
     for i, sentence in enumerate(SENTENCES):
         alone, _ = words(encode([sentence]))
         torch.testing.assert_close(together[i, : max(1, len(sentence))], alone[0])
+
+
+@pytest.mark.parametrize("kept", [0, 2, 100])
+def test_what_is_remembered_of_sentences_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    """Oracle: an encoder that has seen no sentence yet."""
+    monkeypatch.setattr("elmore.tasks.words._SENTENCES_KEPT", kept)
+    _, encode = build(None, place="none")
+    a, b, c = [["the", "Cat"], ["new"], []], [["new"], ["the", "dog"], ["new"]], [["Cat"] * 5]
+    for sentences in (a, b, a, c, b):
+        _, fresh = build(None, place="none")
+        ours, theirs = encode(sentences), fresh(sentences)
+        for name in ("ids", "mask", "lengths", "characters"):
+            assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
+        distinct = len({tuple(words) for words in sentences})
+        assert len(encode._sentences) <= max(kept, distinct)
+        if not kept:  # then spellings are those of one batch
+            assert len(encode._spellings) == 1 + len({w for words in sentences for w in words})

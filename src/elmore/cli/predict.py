@@ -18,7 +18,7 @@ def predict(
     run: Path,
     file: Annotated[Path, Parameter(allow_leading_hyphen=True)] = Path("-"),
     *,
-    tokenizer: Literal["moses", "whitespace", "spacy"] = "moses",
+    tokenizer: Literal["moses", "whitespace", "spacy"] | None = None,
     language: str = "en",
     init_bilm: Annotated[str | None, Parameter(alias="-m")] = None,
     device: str = "auto",
@@ -31,8 +31,8 @@ def predict(
     Args:
         run: Folder written by `elmore train`.
         file: Text, one example a line; - is the standard input.
-        tokenizer: How text becomes tokens; whitespace for text that is tokenized already. Tasks
-            whose answers are places in a text (qa) have a way of their own.
+        tokenizer: How text becomes tokens: moses if not given; whitespace for text that is
+            tokenized already. Answers of qa are places in a text, so it has a way of its own.
         language: ISO 639-1 code, for the rules of the tokenizer.
         init_bilm: Where the biLM is, if it has moved since the training.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
@@ -45,7 +45,12 @@ def predict(
     from elmore.text.tokenize import get_tokenizer
 
     trained = load_task(run, device=device, bilm=init_bilm)
-    split = get_tokenizer(tokenizer, language)
+    if tokenizer and trained.task.has_own_tokens:
+        raise InputError(
+            f"{trained.task.name} has tokens of its own, which know their places in the text; "
+            "leave out --tokenizer"
+        )
+    split = get_tokenizer(tokenizer or "moses", language)
     # Somebody who types wants each answer at once.
     interactive = str(file) == "-" and sys.stdin.isatty()
     console = Console(highlight=False, soft_wrap=True)

@@ -95,7 +95,8 @@ def train(
         return
     for part, scores in summary["scores"].items():
         print(f"{part:5} {show_scores(scores)}")
-    print(f"{summary['epochs']} epochs in {summary['seconds']:.0f} s -> {output}")
+    cut = ", cut short by --max-minutes" if summary["cut_short"] else ""
+    print(f"{summary['epochs']} epochs in {summary['seconds']:.0f} s{cut} -> {output}")
 
 
 def _plain(value: object) -> object:
@@ -107,7 +108,7 @@ def show_epoch(record: dict[str, Any]) -> None:
     if "note" in record:
         print(record["note"], flush=True)
         return
-    first = dict(islice(record["dev"].items(), 3))  # the score that counts, and what makes it up
+    first = dict(islice(record["dev"].items(), 4))  # the score that counts, and what makes it up
     print(
         f"epoch {record['epoch']:3}  loss {record['loss']:8.4f}  dev {show_scores(first)}"
         f"  {record['seconds']:.1f} s",

@@ -85,6 +85,8 @@ class Fit:
         self.best_weights: dict[str, Tensor] = {}
         self.worse = 0
         self.lr = config.lr
+        self.cut_short = False
+        """Whether time has ended the training."""
 
     @property
     def complete(self) -> bool:
@@ -92,21 +94,23 @@ class Fit:
         return self._learned or self.cut_short
 
     @property
-    def cut_short(self) -> bool:
-        """Whether time has ended the training."""
-        return not self._learned and self.epoch > 0 and time.monotonic() > self.deadline
-
-    @property
     def _learned(self) -> bool:
         return self.epoch >= self.config.epochs or self.worse >= self.config.patience
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[dict[str, Any]]:
         """Train to the end, or until asked to stop; yield a record after each epoch."""
+        self._look_at_the_clock()
         while not self.complete and not should_stop():
             yield self._run_epoch()
             self.save()
+            self._look_at_the_clock()
         if self.complete:
             self.model.load_state_dict(self.best_weights)
+
+    def _look_at_the_clock(self) -> None:
+        """Decide once an epoch whether time is up, so that all who ask hear the same."""
+        if self.epoch and not self._learned and time.monotonic() > self.deadline:
+            self.cut_short = True
 
     def _run_epoch(self) -> dict[str, Any]:
         began, lr = time.monotonic(), self.lr
@@ -139,12 +143,13 @@ class Fit:
         )
         with closing(batches):
             for step, batch in enumerate(batches):
+                if step and time.monotonic() > self.deadline:
+                    self.cut_short = True
+                    return
                 loss = self._train_step(batch)
                 yield loss
                 if step % _STEPS_UNSEEN == 0:
                     self._check(loss)
-                if time.monotonic() > self.deadline:
-                    return
 
     def _check(self, loss: Tensor) -> float:
         number = loss.item()

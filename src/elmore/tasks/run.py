@@ -10,10 +10,8 @@ DIR/bilm/              the biLM, if it was fine-tuned for the task
 
 import json
 import math
-import platform
 import shutil
 import time
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,10 +30,17 @@ from elmore.errors import InputError, MissingExtraError
 from elmore.mix import ScalarMix
 from elmore.tasks import get_task
 from elmore.tasks.config import ElmoConfig, TaskConfig, WordsConfig
-from elmore.tasks.domain import FOLDER, finetune_bilm
+from elmore.tasks.domain import FOLDER, domain_text, finetune_bilm
 from elmore.tasks.fit import Fit, predict
 from elmore.tasks.layers import LayerTable, Watch
 from elmore.tasks.plots import plot_scores
+from elmore.tasks.records import (
+    file_identity,
+    hardware_name,
+    read_records,
+    write_json,
+    write_records,
+)
 from elmore.tasks.task import Labels, Task, TaskModel
 from elmore.tasks.vectors import WordVectors, read_word_vectors
 from elmore.tasks.words import WordEncoder, WordIndex, Words
@@ -94,9 +99,9 @@ def train_task(
     config = _with_whole_path(config or task.config())
     _check_folder(output, config, resume=resume, overwrite=overwrite)
     data = {
-        "train": [_identity(path) for path in train],
-        "dev": _identity(dev),
-        "test": _identity(test) if test else None,
+        "train": [file_identity(path) for path in train],
+        "dev": file_identity(dev),
+        "test": file_identity(test) if test else None,
     }
     if resume and json.loads((output / DATA).read_text(encoding="utf-8")) != data:
         raise InputError(f"{output} was begun with other data; resume with the same files")
@@ -106,16 +111,17 @@ def train_task(
     dev_examples = _not_empty(task.read(dev, config), [dev])
     test_examples = _not_empty(task.read(test, config), [test]) if test else []
     # What can be known to be wrong is said before anything is replaced.
+    found_device = find_device(device)
     embedder = _load_bilm(config.elmo, device)
+    text = domain_text(task, train, config) if embedder and config.elmo.finetune else []
     vectors = _read_vectors(config.words)
     labels = task.labels(train_examples)
     if not resume:
         make_way(output, TASK)
         output.mkdir(parents=True)
         write_settings(config, output / "config.toml")
-        _write_json(output / DATA, data)
-    if embedder is not None and config.elmo.finetune:
-        text = (s for example in train_examples for s in task.texts(example))
+        write_json(output / DATA, data)
+    if text:
         tuned = finetune_bilm(
             config.elmo.model,
             text,
@@ -125,7 +131,7 @@ def train_task(
             report=report,
         )
         embedder = _load_bilm(config.elmo, device, str(tuned))
-    trained = _new(task, config, train_examples, labels, vectors, embedder, find_device(device))
+    trained = _new(task, config, train_examples, labels, vectors, embedder, found_device)
     if trained.encode.layers is not None:
         everything = [*train_examples, *dev_examples, *test_examples]
         trained.encode.layers.prepare((s for e in everything for s in task.texts(e)), watch)
@@ -141,12 +147,12 @@ def train_task(
         deadline=deadline,
     )
     done = fit.restore() if resume else 0
-    records = _records(output, done)
+    records = read_records(output, done)
     patience = {"note": "stops after this epoch; ask again to stop at once, and lose the epoch"}
     with interruption(lambda: report(patience)) as asked:
         for record in fit.run(asked):
             records.append(record)
-            _write_records(output, records)
+            write_records(output, records)
             report(record)
     if not fit.complete:
         raise InterruptedRunError(f"stopped after epoch {fit.epoch}; --resume goes on from there")
@@ -163,7 +169,7 @@ def train_task(
         "train_examples": len(train_examples),
         "parameters": sum(p.numel() for p in trained.model.parameters() if p.requires_grad),
         "elmo": _mixes(trained.model),
-        "hardware": _hardware(trained.encode.device),
+        "hardware": hardware_name(trained.encode.device),
         "elmore": elmore.__version__,
         "torch": torch.__version__,
     }
@@ -229,8 +235,9 @@ def load_task(
     try:
         trained.model.load_state_dict(weights)
     except RuntimeError as error:
+        example = str(error).splitlines()[-1].strip()  # of as many lines as there are weights
         raise InputError(
-            f"{folder} was trained with another biLM, or by another version: {error}"
+            f"{folder} was trained with another biLM, or by another version: {example}"
         ) from error
     trained.model.eval()
     return trained
@@ -317,30 +324,18 @@ def _check_folder(folder: Path, config: TaskConfig, *, resume: bool, overwrite: 
         raise InputError(f"the run in {folder} is complete; there is nothing to resume")
     if not settings.exists():
         raise InputError(f"{folder} holds no run to resume; leave out --resume to start one")
-    if read_settings(type(config), settings) != config:
+    if _deciding(read_settings(type(config), settings)) != _deciding(config):
         raise InputError(f"{settings} has other settings than these; resume with the same ones")
+
+
+def _deciding(config: TaskConfig) -> TaskConfig:
+    """Return the settings without those that change nothing: a baseline has no biLM."""
+    return replace(config, elmo=ElmoConfig(place="none")) if config.elmo.place == "none" else config
 
 
 def _deadline(max_minutes: float | None) -> float:
     check_minutes(max_minutes)
     return math.inf if max_minutes is None else time.monotonic() + 60 * max_minutes
-
-
-def _identity(path: Path) -> dict[str, Any]:
-    """Return what tells a file from another one, wherever it lies."""
-    content = path.read_bytes()
-    return {"name": path.name, "bytes": len(content), "crc32": zlib.crc32(content)}
-
-
-def _hardware(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
-
-
-def _write_json(path: Path, content: Any) -> None:
-    with atomic_file(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def _not_empty(examples: list[Any], files: Iterable[Path]) -> list[Any]:
@@ -349,21 +344,9 @@ def _not_empty(examples: list[Any], files: Iterable[Path]) -> list[Any]:
     return examples
 
 
-def _records(folder: Path, epochs: int) -> list[dict[str, Any]]:
-    """Return the records of the epochs that a resumed run builds on."""
-    path = folder / "metrics.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines[:epochs]]
-
-
-def _write_records(folder: Path, records: Sequence[dict[str, Any]]) -> None:
-    with atomic_file(folder / "metrics.jsonl") as temporary:
-        lines = (json.dumps(record) + "\n" for record in records)
-        temporary.write_text("".join(lines), encoding="utf-8")
-
-
 def _best(records: Sequence[dict[str, Any]], task: Task[Any, Any, Any]) -> int:
-    return max(range(len(records)), key=lambda i: records[i]["dev"][task.score_name])
+    """Return which epoch's weights are kept: of equals the newest, as `Fit` has it."""
+    return max(range(len(records)), key=lambda i: (records[i]["dev"][task.score_name], i))
 
 
 def _mixes(model: TaskModel[Any, Any]) -> dict[str, Any]:
@@ -393,6 +376,6 @@ def _finish(
         plot_scores(records, folder / "curves.png", trained.task.score_name)
     except MissingExtraError as error:
         report({"note": f"no picture of the run: {error}"})
-    _write_json(folder / "metrics.json", summary)
-    _write_json(folder / TASK, {**summary, "labels": trained.labels})
+    write_json(folder / "metrics.json", summary)
+    write_json(folder / TASK, {**summary, "labels": trained.labels})
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)

@@ -49,6 +49,9 @@ class Task(ABC, Generic[Example, Batch, Prediction]):
     score_name: ClassVar[str]
     """The score that decides which weights are the best."""
 
+    has_own_tokens: ClassVar[bool] = False
+    """Whether `parse` has no use for a tokenizer."""
+
     @abstractmethod
     def read(self, path: Path, config: Any, *, training: bool = False) -> list[Example]:
         """Read examples from a file in the standard format; for training there may be more."""

@@ -27,7 +27,7 @@ PADDING, UNKNOWN = 0, 1
 _CHARACTERS = 32
 """Bytes of a word, with its two markers, that the task's own CNN reads."""
 _SENTENCES_KEPT = 250_000
-"""So many sentences are remembered as numbers; then the memory is emptied."""
+"""So many sentences are remembered as numbers; then they are forgotten, and all spellings too."""
 
 
 class WordBatch(NamedTuple):
@@ -143,13 +143,19 @@ class WordEncoder:
         new = [key for key in dict.fromkeys(keys) if key not in self._sentences]
         if len(self._sentences) + len(new) > _SENTENCES_KEPT:
             new = list(dict.fromkeys(keys))
-            self._sentences.clear()
+            self._forget()
         if self._with_characters:
             self._learn_to_spell(new)
         for key in new:
             ids, spellings = map(self.index.row, key), map(self._spelling.get, key, repeat(0))
             self._sentences[key] = np.array([[*ids], [*spellings]], dtype=np.int32)
         return [self._sentences[key] for key in keys]
+
+    def _forget(self) -> None:
+        """Make room: text without end has words without end."""
+        self._sentences.clear()
+        self._spelling.clear()
+        self._spellings = self._spellings[:1].clone()
 
     def _learn_to_spell(self, sentences: Iterable[Sentence]) -> None:
         unseen = sorted({word for words in sentences for word in words} - self._spelling.keys())

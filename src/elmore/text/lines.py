@@ -74,7 +74,10 @@ def read_lines(path: Path, *, replace_invalid: bool = False) -> Iterator[str]:
 def _decode(raw: bytes, path: Path, number: int, replace_invalid: bool) -> str:
     if replace_invalid:
         return raw.decode("utf-8", "replace").replace("\0", "\ufffd")
-    hint = "Convert the file to UTF-8, or pass --replace-invalid to put U+FFFD in its place."
+    hint = (
+        "Convert the file to UTF-8, or pass --replace-invalid, where a command has it, to put "
+        "U+FFFD in its place."
+    )
     try:
         line = raw.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -32,7 +32,11 @@ def coref_scores(keys: Iterable[Clusters], responses: Iterable[Clusters]) -> dic
             totals[name] += metric(key, response)
     scores = {name: precision_recall_f1(counts) for name, counts in totals.items()}
     average = sum(scores[name]["f1"] for name in ("muc", "b_cubed", "ceaf_e")) / 3
-    parts = {f"{name}_{part}": x for name, found in scores.items() for part, x in found.items()}
+    parts = {  # the three F1s first: they are what the average is made of
+        f"{name}_{part}": scores[name][part]
+        for part in ("f1", "precision", "recall")
+        for name in metrics
+    }
     return {"average": average, **parts}
 
 

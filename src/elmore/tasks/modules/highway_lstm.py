@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from elmore.tasks.modules.rnn import in_one_kernel
+from elmore.tasks.modules.rnn import fits_one_kernel
 
 
 class AlternatingLSTM(nn.Module):
@@ -39,7 +39,7 @@ class AlternatingLSTM(nn.Module):
         self, x: Float[Tensor, "B T I"], mask: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B T H"]:
         """Run over the words; padding changes nothing, and is zero in the result."""
-        if in_one_kernel(x, self.dim):
+        if fits_one_kernel(x, self.dim):
             lengths = mask.sum(dim=1)
             for number, layer in enumerate(self.layers):
                 x = layer.in_one_kernel(x, lengths, back=number % 2 == 1)

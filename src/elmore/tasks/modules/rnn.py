@@ -16,7 +16,7 @@ _WIDEST = 384
 """Above it, products are large enough for a kernel each, and cuDNN's are the better ones."""
 
 
-def in_one_kernel(x: Tensor, hidden: int) -> bool:
+def fits_one_kernel(x: Tensor, hidden: int) -> bool:
     """Tell whether a recurrent layer runs faster as one kernel."""
     return kernels.usable(x) and x.dtype == torch.float32 and hidden <= _WIDEST
 
@@ -39,7 +39,7 @@ class _Bidirectional(nn.Module):
         self, x: Float[Tensor, "B T I"], lengths: Int[Tensor, " B"]
     ) -> Float[Tensor, "B T 2*H"]:
         """Run over the words in both directions; `lengths` are on the CPU."""
-        if in_one_kernel(x, self.rnn.hidden_size):
+        if fits_one_kernel(x, self.rnn.hidden_size):
             return self._in_one_kernel(x, to_device(lengths, x.device))
         B, T, _ = x.shape
         rows, batch_sizes = pack_rows(lengths, T)

@@ -27,6 +27,7 @@ class Qa(Task[QaExample, QaBatch, Answer]):
     name = "qa"
     config = QaConfig
     score_name = "f1"
+    has_own_tokens = True
 
     def read(self, path: Path, config: QaConfig, *, training: bool = False) -> list[QaExample]:
         """Read SQuAD 1.1; for training, long passages are cut."""
