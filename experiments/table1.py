@@ -14,8 +14,6 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from matplotlib.figure import Figure
-
 from elmore.tasks import get_task
 
 PAPER = {
@@ -93,6 +91,8 @@ def table(rows: list[Row]) -> str:
 
 def plot(folder: Path, path: Path) -> None:
     """Draw the dev score of all complete runs over their epochs, a row of the table in a panel."""
+    from matplotlib.figure import Figure
+
     runs = [run.parent for run in sorted(folder.glob("*/metrics.json"))]
     names = list(dict.fromkeys(run.name.rsplit("-", 2)[0] for run in runs))
     if not names:

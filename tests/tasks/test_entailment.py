@@ -240,6 +240,21 @@ def test_with_elmo_and_from_its_folder(
     assert "\\[a]" in shown
 
 
+@pytest.mark.parametrize(
+    ("tokenizer", "premise"), [("moses", ["It", "rains", "."]), ("whitespace", ["It", "rains."])]
+)
+def test_typed_pairs_are_tokenized_as_the_training_pairs(
+    run, tiny_set: Path, tmp_path: Path, tokenizer: str, premise: list[str]
+) -> None:
+    settings = ["elmo.place=none", f"data.tokenizer={tokenizer}", "training.epochs=1"]
+    config = read_task_config("entailment", None, [*TINY, *settings])
+    folder = tmp_path / "run"
+    train_task("entailment", folder, train=[tiny_set], dev=tiny_set, config=config, device="cpu")
+    typed = tmp_path / "typed.txt"
+    typed.write_text("It rains.\tIt pours.\n")
+    assert json.loads(run("predict", folder, typed).out)["premise"] == premise
+
+
 def test_counts_of_sick(tasks: Path) -> None:
     """Oracle: the counts of Marelli et al. (2014)."""
     pairs = read_pairs(tasks / "snli" / "SICK_trial.txt.xz", MOSES)

@@ -31,8 +31,8 @@ def predict(
     Args:
         run: Folder written by `elmore train`.
         file: Text, one example a line; - is the standard input.
-        tokenizer: How text becomes tokens: moses if not given; whitespace for text that is
-            tokenized already. Answers of qa are places in a text, so it has a way of its own.
+        tokenizer: How text becomes tokens: as in the training if not given; whitespace for text
+            that is tokenized already. Answers of qa are places in a text, so it has its own way.
         language: ISO 639-1 code, for the rules of the tokenizer.
         init_bilm: Where the biLM is, if it has moved since the training.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
@@ -45,12 +45,13 @@ def predict(
     from elmore.text.tokenize import get_tokenizer
 
     trained = load_task(run, device=device, bilm=init_bilm)
-    if tokenizer and trained.task.has_own_tokens:
+    usual = trained.task.tokenizer(trained.config)
+    if tokenizer and usual is None:
         raise InputError(
             f"{trained.task.name} has tokens of its own, which know their places in the text; "
             "leave out --tokenizer"
         )
-    split = get_tokenizer(tokenizer or "moses", language)
+    split = get_tokenizer(tokenizer or usual or "moses", language)
     # Somebody who types wants each answer at once.
     interactive = str(file) == "-" and sys.stdin.isatty()
     console = Console(highlight=False, soft_wrap=True)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from elmore.tasks.config import TaskConfig
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
-from elmore.text.tokenize import Tokenizer
+from elmore.text.tokenize import Tokenizer, TokenizerName
 
 Example = TypeVar("Example")
 Prediction = TypeVar("Prediction")
@@ -49,12 +49,13 @@ class Task(ABC, Generic[Example, Batch, Prediction]):
     score_name: ClassVar[str]
     """The score that decides which weights are the best."""
 
-    has_own_tokens: ClassVar[bool] = False
-    """Whether `parse` has no use for a tokenizer."""
-
     @abstractmethod
     def read(self, path: Path, config: Any, *, training: bool = False) -> list[Example]:
         """Read examples from a file in the standard format; for training there may be more."""
+
+    def tokenizer(self, config: Any) -> TokenizerName | None:  # noqa: ARG002
+        """Return how typed text becomes tokens, or None if `parse` has a way of its own."""
+        return "moses"
 
     @abstractmethod
     def texts(self, example: Example) -> Sequence[Sentence]:

@@ -14,7 +14,7 @@ from elmore.tasks.show import escape
 from elmore.tasks.task import Labels, Task
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
-from elmore.text.tokenize import Tokenizer, get_tokenizer
+from elmore.text.tokenize import Tokenizer, TokenizerName, get_tokenizer
 
 
 class Entailment(Task[EntailmentExample, EntailmentBatch, Answer]):
@@ -29,6 +29,10 @@ class Entailment(Task[EntailmentExample, EntailmentBatch, Answer]):
     ) -> list[EntailmentExample]:
         """Read JSON lines as of SNLI, or a table as of SICK."""
         return read_pairs(path, get_tokenizer(config.data.tokenizer))
+
+    def tokenizer(self, config: EntailmentConfig) -> TokenizerName:
+        """Return the one of the training sentences."""
+        return config.data.tokenizer
 
     def texts(self, example: EntailmentExample) -> Sequence[Sentence]:
         """Return both sentences."""

@@ -27,11 +27,13 @@ class Qa(Task[QaExample, QaBatch, Answer]):
     name = "qa"
     config = QaConfig
     score_name = "f1"
-    has_own_tokens = True
 
     def read(self, path: Path, config: QaConfig, *, training: bool = False) -> list[QaExample]:
         """Read SQuAD 1.1; for training, long passages are cut."""
         return read_questions(path, max_passage=config.reader.max_passage if training else None)
+
+    def tokenizer(self, config: QaConfig) -> None:
+        """Return nothing: tokens that know their places in the text come from `tokens.py`."""
 
     def texts(self, example: QaExample) -> Sequence[Sentence]:
         """Return the sentences of question and passage."""
