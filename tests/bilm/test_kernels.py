@@ -1,10 +1,6 @@
-"""Oracle: the reference path, in float32, on the same device.
-
-Without a GPU the kernels run in Triton's interpreter, if TRITON_INTERPRET=1 asks for it.
-"""
+"""Oracle: the reference path, in float32, on the same device."""
 
 import copy
-import os
 
 import pytest
 import torch
@@ -18,14 +14,9 @@ from elmore.bilm.model import BiLM, BiLMState
 from elmore.bilm.softmax import Negatives, Softmax
 from elmore.text.characters import encode_words
 from elmore.text.windows import LMBatch
+from tests.gpu import DEVICE, needs_kernels
 
-INTERPRET = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(DEVICE == "cpu" and not INTERPRET, reason="needs a CUDA device"),
-]
+pytestmark = needs_kernels
 
 WORDS = ["a", "the", "banana", "</S>", "<S>", "x" * 60, "é" * 23, "", "of", "Mississippi", "q" * 44]
 

@@ -1,9 +1,4 @@
-"""Oracle: the reference path, layer after layer and direction after direction.
-
-Without a GPU the kernels run in Triton's interpreter, if TRITON_INTERPRET=1 asks for it.
-"""
-
-import os
+"""Oracle: the reference path, layer after layer and direction after direction."""
 
 import pytest
 import torch
@@ -12,14 +7,9 @@ from elmore.bilm import kernels
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.bilm.streams import StreamedBiLM
+from tests.gpu import DEVICE, needs_kernels
 
-INTERPRET = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(DEVICE == "cpu" and not INTERPRET, reason="needs a CUDA device"),
-]
+pytestmark = needs_kernels
 
 
 def some_bilm(**changes: object) -> BiLM:

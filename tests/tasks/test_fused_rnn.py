@@ -1,9 +1,4 @@
-"""Oracles: PyTorch's packed RNNs, and the highway LSTM step by step, both on the reference path.
-
-Without a GPU the kernels run in Triton's interpreter, if TRITON_INTERPRET=1 asks for it.
-"""
-
-import os
+"""Oracles: PyTorch's packed RNNs, and the highway LSTM step by step, both on the reference path."""
 
 import pytest
 import torch
@@ -12,14 +7,9 @@ from torch import Tensor, nn
 from elmore.bilm import kernels
 from elmore.tasks.modules.highway_lstm import AlternatingLSTM
 from elmore.tasks.modules.rnn import BiGRU, BiLSTM
+from tests.gpu import DEVICE, needs_kernels
 
-INTERPRET = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(DEVICE == "cpu" and not INTERPRET, reason="needs a CUDA device"),
-]
+pytestmark = needs_kernels
 
 
 @pytest.fixture(autouse=True)

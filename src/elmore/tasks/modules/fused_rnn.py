@@ -26,6 +26,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from elmore.bilm.kernels.lstm import tanh
+
 LSTM = tl.constexpr(0)
 GRU = tl.constexpr(1)
 HIGHWAY = tl.constexpr(2)
@@ -122,16 +124,21 @@ def _before(h: Float[Tensor, "B T H"], back: bool) -> Float[Tensor, "B*T H"]:
 
 
 @triton.jit
-def tanh(x):
-    """Return tanh x; Triton has no name for it that holds on all devices."""
-    return 2 * tl.sigmoid(2 * x) - 1
-
-
-@triton.jit
 def _part(w, depth, of, H: tl.constexpr):
     """Read a tile of a gate's matrix, transposed: columns `depth`, rows `of`."""
     ok = (depth[:, None] < H) & (of[None, :] < H)
     return tl.load(w + of[None, :] * H + depth[:, None], mask=ok, other=0.0)
+
+
+@triton.jit
+def _places(t, rows, length, from_end, T, d, D: tl.constexpr, ROWS: tl.constexpr):
+    """Tell which sentences have a word at step t, and one before it, and where the two are."""
+    step = tl.zeros((ROWS,), dtype=tl.int64) + t
+    going = step < length
+    now = tl.where(from_end, length - 1 - step, step)
+    here = (rows * T + now) * D + d
+    there = tl.where(from_end, here + D, here - D)
+    return going, going & (step > 0), here, there
 
 
 @triton.jit(do_not_specialize=["B", "T", "back"])
@@ -146,13 +153,12 @@ def _forward(
     from_end = (d + back) % 2 == 1
     length = tl.load(lengths + rows, mask=rows < B, other=0)
     w = weight + d * G * H * H
+    # Where the gates are: in PyTorch's order i, f, g or r, z, n, and g, i, f with a highway.
+    FIRST: tl.constexpr = H if CELL == HIGHWAY else 0
+    SECOND: tl.constexpr = FIRST + H
+    THIRD: tl.constexpr = 0 if CELL == HIGHWAY else 2 * H
     for t in range(tl.max(length)):
-        step = tl.zeros((ROWS,), dtype=tl.int64) + t
-        going = step < length
-        known = going & (step > 0)
-        now = tl.where(from_end, length - 1 - step, step)
-        here = (rows * T + now) * D + d
-        there = tl.where(from_end, here + D, here - D)
+        going, known, here, there = _places(t, rows, length, from_end, T, d, D, ROWS)
         for j in range(0, H, COLUMNS):
             of = j + tl.arange(0, COLUMNS)
             ok = going[:, None] & (of[None, :] < H)
@@ -161,9 +167,9 @@ def _forward(
             to = gates + here[:, None] * (S * H) + of[None, :]
             spot = here[:, None] * H + of[None, :]
             spot_before = there[:, None] * H + of[None, :]
-            a0 = tl.load(from_x, mask=ok, other=0.0)
-            a1 = tl.load(from_x + H, mask=ok, other=0.0)
-            a2 = tl.load(from_x + 2 * H, mask=ok, other=0.0)
+            a0 = tl.load(from_x + FIRST, mask=ok, other=0.0)
+            a1 = tl.load(from_x + SECOND, mask=ok, other=0.0)
+            a2 = tl.load(from_x + THIRD, mask=ok, other=0.0)
             a4 = a2  # of a highway alone, as a3 is of all but the GRU
             if CELL == GRU:
                 a3 = a2  # the input's share, which the gate does not reset
@@ -180,9 +186,9 @@ def _forward(
                     mask=known[:, None] & (depth[None, :] < H),
                     other=0.0,
                 )
-                a0 = tl.dot(told, _part(w, depth, of, H), a0)
-                a1 = tl.dot(told, _part(w + H * H, depth, of, H), a1)
-                a2 = tl.dot(told, _part(w + 2 * H * H, depth, of, H), a2)
+                a0 = tl.dot(told, _part(w + FIRST * H, depth, of, H), a0)
+                a1 = tl.dot(told, _part(w + SECOND * H, depth, of, H), a1)
+                a2 = tl.dot(told, _part(w + THIRD * H, depth, of, H), a2)
                 if CELL != GRU:
                     a3 = tl.dot(told, _part(w + 3 * H * H, depth, of, H), a3)
                 if CELL == HIGHWAY:
@@ -198,20 +204,12 @@ def _forward(
                 tl.store(to + 3 * H, n, mask=ok)
                 tl.store(h + spot, n + z * (before - n), mask=ok)
             else:
-                if CELL == LSTM:
-                    g = tanh(a2)
-                    i = tl.sigmoid(a0)
-                    f = tl.sigmoid(a1)
-                    tl.store(to, i, mask=ok)
-                    tl.store(to + H, f, mask=ok)
-                    tl.store(to + 2 * H, g, mask=ok)
-                else:
-                    g = tanh(a0)
-                    i = tl.sigmoid(a1)
-                    f = tl.sigmoid(a2)
-                    tl.store(to, g, mask=ok)
-                    tl.store(to + H, i, mask=ok)
-                    tl.store(to + 2 * H, f, mask=ok)
+                i = tl.sigmoid(a0)
+                f = tl.sigmoid(a1)
+                g = tanh(a2)
+                tl.store(to + FIRST, i, mask=ok)
+                tl.store(to + SECOND, f, mask=ok)
+                tl.store(to + THIRD, g, mask=ok)
                 o = tl.sigmoid(a3)
                 tl.store(to + 3 * H, o, mask=ok)
                 before = tl.load(c + spot_before, mask=ok_before, other=0.0)
@@ -241,15 +239,13 @@ def _backward(
     from_end = (d + back) % 2 == 1
     length = tl.load(lengths + rows, mask=rows < B, other=0)
     w = weight + d * G * H * H
+    FIRST: tl.constexpr = H if CELL == HIGHWAY else 0
+    SECOND: tl.constexpr = FIRST + H
+    THIRD: tl.constexpr = 0 if CELL == HIGHWAY else 2 * H
     steps = tl.max(length)
     for s in range(steps):
         t = steps - 1 - s
-        step = tl.zeros((ROWS,), dtype=tl.int64) + t
-        going = step < length
-        known = going & (step > 0)
-        now = tl.where(from_end, length - 1 - step, step)
-        here = (rows * T + now) * D + d
-        there = tl.where(from_end, here + D, here - D)
+        going, known, here, there = _places(t, rows, length, from_end, T, d, D, ROWS)
         for j in range(0, H, COLUMNS):
             of = j + tl.arange(0, COLUMNS)
             ok = going[:, None] & (of[None, :] < H)
@@ -259,9 +255,9 @@ def _backward(
             state = (rows[:, None] * D + d) * H + of[None, :]
             at = here[:, None] * (S * H) + of[None, :]
             dy = tl.load(grad + spot, mask=ok, other=0.0) + tl.load(d_h + state, mask=ok, other=0.0)
-            v0 = tl.load(gates + at, mask=ok, other=0.0)
-            v1 = tl.load(gates + at + H, mask=ok, other=0.0)
-            v2 = tl.load(gates + at + 2 * H, mask=ok, other=0.0)
+            v0 = tl.load(gates + at + FIRST, mask=ok, other=0.0)
+            v1 = tl.load(gates + at + SECOND, mask=ok, other=0.0)
+            v2 = tl.load(gates + at + THIRD, mask=ok, other=0.0)
             v3 = tl.load(gates + at + 3 * H, mask=ok, other=0.0)
             if CELL == GRU:  # r, z, W_n h' + b, n
                 before = tl.load(h + spot_before, mask=ok_before, other=0.0)
@@ -271,7 +267,7 @@ def _backward(
                 tl.store(d_gates + at + 2 * H, dn * v0, mask=ok)
                 tl.store(d_gates + at + 3 * H, dn, mask=ok)
                 tl.store(d_c + state, dy * v1, mask=ok)  # what goes to h' past all gates
-            else:
+            else:  # i, f, g, o
                 cell = tanh(tl.load(c + spot, mask=ok, other=0.0))
                 before = tl.load(c + spot_before, mask=ok_before, other=0.0)
                 if CELL == HIGHWAY:
@@ -282,27 +278,12 @@ def _backward(
                     tl.store(d_gates + at + 4 * H, dy * (v3 * cell - by) * r * (1 - r), mask=ok)
                     tl.store(d_passed + spot, dy * (1 - r), mask=ok)
                     dy *= r
-                    g = v0
-                    i = v1
-                    f = v2
-                else:
-                    i = v0
-                    f = v1
-                    g = v2
                 dc = tl.load(d_c + state, mask=ok, other=0.0) + dy * v3 * (1 - cell * cell)
-                tl.store(d_c + state, dc * f, mask=ok)
-                di = dc * g * i * (1 - i)
-                df = dc * before * f * (1 - f)
-                dg = dc * i * (1 - g * g)
+                tl.store(d_c + state, dc * v1, mask=ok)
+                tl.store(d_gates + at + FIRST, dc * v2 * v0 * (1 - v0), mask=ok)
+                tl.store(d_gates + at + SECOND, dc * before * v1 * (1 - v1), mask=ok)
+                tl.store(d_gates + at + THIRD, dc * v0 * (1 - v2 * v2), mask=ok)
                 tl.store(d_gates + at + 3 * H, dy * cell * v3 * (1 - v3), mask=ok)
-                if CELL == HIGHWAY:
-                    tl.store(d_gates + at, dg, mask=ok)
-                    tl.store(d_gates + at + H, di, mask=ok)
-                    tl.store(d_gates + at + 2 * H, df, mask=ok)
-                else:
-                    tl.store(d_gates + at, di, mask=ok)
-                    tl.store(d_gates + at + H, df, mask=ok)
-                    tl.store(d_gates + at + 2 * H, dg, mask=ok)
         tl.debug_barrier()
         for j in range(0, H, COLUMNS):
             of = j + tl.arange(0, COLUMNS)
