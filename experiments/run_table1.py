@@ -21,6 +21,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from snli_protocol import HELD_OUT, LEARNED, split_dev
@@ -194,7 +195,7 @@ def result(output: Path, run: Run, code: int) -> str:
 
 
 @contextmanager
-def sharing(folder: Path, environment: dict[str, str]) -> Iterator[dict[str, str]]:
+def sharing(environment: dict[str, str]) -> Iterator[dict[str, str]]:
     """Let the kernels of all runs be on the GPU at the same time, if NVIDIA's MPS is there.
 
     Without it the processes take turns, and most of a GPU waits while one of them reads a sentence.
@@ -203,20 +204,17 @@ def sharing(folder: Path, environment: dict[str, str]) -> Iterator[dict[str, str
     if control is None:
         yield environment
         return
-    pipe = folder / "mps"
-    pipe.mkdir(parents=True, exist_ok=True)
-    shared = environment | {
-        "CUDA_MPS_PIPE_DIRECTORY": str(pipe),
-        "CUDA_MPS_LOG_DIRECTORY": str(pipe),
-    }
-    subprocess.run([control, "-d"], env=shared, check=False)
     probe = ["timeout", "60", sys.executable, "-c", "import torch; torch.ones(1, device='cuda')"]
-    works = subprocess.run(probe, env=shared, check=False).returncode == 0
-    print("with MPS" if works else "without MPS", flush=True)
-    try:
-        yield shared if works else environment
-    finally:
-        subprocess.run([control], input=b"quit\n", env=shared, check=False)
+    with TemporaryDirectory(prefix="mps-") as pipe:  # the name of a socket may not be long
+        folders = {"CUDA_MPS_PIPE_DIRECTORY": pipe, "CUDA_MPS_LOG_DIRECTORY": pipe}
+        shared = environment | folders
+        subprocess.run([control, "-d"], env=shared, check=False)
+        works = subprocess.run(probe, env=shared, check=False).returncode == 0
+        print("with MPS" if works else "without MPS", flush=True)
+        try:
+            yield shared if works else environment
+        finally:
+            subprocess.run([control], input=b"quit\n", env=shared, check=False)
 
 
 def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -241,7 +239,7 @@ def main() -> None:
     args = parse_args()
     threads = max(1, (os.cpu_count() or 1) // args.jobs)
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
-    with sharing(args.output, environment) as shared:
+    with sharing(environment) as shared:
         run_all(args, shared)
     print(table(read_rows(args.output)))
 
