@@ -205,7 +205,8 @@ def sharing(environment: dict[str, str]) -> Iterator[dict[str, str]]:
         yield environment
         return
     probe = ["timeout", "60", sys.executable, "-c", "import torch; torch.ones(1, device='cuda')"]
-    with TemporaryDirectory(prefix="mps-") as pipe:  # the name of a socket may not be long
+    # Not below the runs: the name of a socket may not be long.
+    with TemporaryDirectory(prefix="mps-", ignore_cleanup_errors=True) as pipe:
         folders = {"CUDA_MPS_PIPE_DIRECTORY": pipe, "CUDA_MPS_LOG_DIRECTORY": pipe}
         shared = environment | folders
         subprocess.run([control, "-d"], env=shared, check=False)
