@@ -376,6 +376,10 @@ def test_wrong_requests(run, conll: Path, trained: TrainedTask) -> None:
         run("train", "ner", *data, "-o", "x", "--no-elmo", "--elmo", "both"),
         "leave out its other options",
     )
+    refused(
+        run("train", "ner", *data, "-o", "x", "--no-elmo", "--set", "elmo.place=input"),
+        "--no-elmo and elmo.place=input",
+    )
     refused(run("train", "ner", *data, "-o", "x", "-m", "nowhere"), "nowhere: no such model")
     refused(run("train", "ner", *data, "-o", "ner", "--resume", "--no-elmo"), "is complete")
     refused(run("train", "ner", *data, "-o", "y", "--resume", "--no-elmo"), "no run to resume")

@@ -76,6 +76,8 @@ def train(
     }
     typed = [f"{name}={json.dumps(_plain(v))}" for name, v in switches.items() if v is not None]
     config = read_task_config(task, recipe, [*typed, *changes])
+    if no_elmo and config.elmo.place != "none":
+        raise InputError(f"--no-elmo and elmo.place={config.elmo.place}: leave one of them out")
     summary = train_task(
         task,
         output,
