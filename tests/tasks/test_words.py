@@ -24,6 +24,16 @@ def test_words_are_found_as_written_then_in_lower_case() -> None:
     assert index.row("The") == index.row("the") != index.row("bank")
 
 
+def test_rare_numbers_that_look_alike_share_a_row() -> None:
+    text = [["7:45", "8:15", "1996", "1996", "x9", "once"]]
+    index = WordIndex.of_training(text, [*KNOWN.words, "00"], min_count=2, train=False)
+    assert index.new == ["1996", "0:00"]  # "x0" and "once" occur but once
+    assert index.row("1:23") == index.row("7:45") == index.row("0:00") != UNKNOWN
+    assert index.row("1996") not in (UNKNOWN, index.row("1:23"))
+    assert index.row("42") == index.row("00") != UNKNOWN  # which has a vector
+    assert index.row("1847") == index.row("x9") == index.row("once") == UNKNOWN
+
+
 @pytest.mark.parametrize("train", [False, True])
 def test_given_vectors_learn_only_if_asked_and_seen(train: bool) -> None:
     index = WordIndex.of_training(

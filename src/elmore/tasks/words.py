@@ -3,8 +3,9 @@
 B sentences, T words, C characters, J layers, D dim of ELMo, I and O widths of the two results.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import count, repeat
 from typing import NamedTuple
 
@@ -45,7 +46,9 @@ class WordBatch(NamedTuple):
 
 
 class WordIndex:
-    """Words to rows: as they are written, else in lower case, else the row of unknown words.
+    """Words to rows: as they are written, else in lower case, else with zeros for digits.
+
+    What is not found in any of these forms has the row of unknown words.
 
     Args:
         new: Words whose vectors are learned.
@@ -64,6 +67,8 @@ class WordIndex:
     ) -> "WordIndex":
         """Let the words of the training text be learned: frequent ones that have no vector.
 
+        Numbers that are too rare share a row with those that look alike: `1,847` is `0,000`.
+
         Args:
             sentences: The training text.
             known: Words that have a vector.
@@ -72,8 +77,14 @@ class WordIndex:
         """
         given = set(known)
         counts = Counter(word for words in sentences for word in words)
-        found = {word: _spelling_in(given, word) for word in counts}
-        new = [word for word in counts if found[word] is None and counts[word] >= min_count]
+        found = {word: _form_in(given, word) for word in counts}
+        missing = {word: counts[word] for word in counts if found[word] is None}
+        frequent = [word for word, n in missing.items() if n >= min_count]
+        alike: Counter[str] = Counter()
+        for word in missing.keys() - set(frequent):
+            alike[_zeros(word)] += missing[word]
+        shared = sorted(form for form, n in alike.items() if n >= min_count)
+        new = list(dict.fromkeys([*frequent, *shared]))
         if not train:
             return cls(new, known)
         used = {word: None for word in found.values() if word is not None}
@@ -81,13 +92,20 @@ class WordIndex:
 
     def row(self, word: str) -> int:
         """Return the row of a word."""
-        found = self._row.get(word)
-        return self._row.get(word.lower(), UNKNOWN) if found is None else found
+        form = _form_in(self._row, word)
+        return UNKNOWN if form is None else self._row[form]
 
 
-def _spelling_in(given: set[str], word: str) -> str | None:
-    """Return a word as it is written in a set, or there in lower case."""
-    return next((form for form in (word, word.lower()) if form in given), None)
+def _form_in(given: Container[str], word: str) -> str | None:
+    """Return the form of a word that is given: as it is written, in lower case, with zeros."""
+    if word in given:
+        return word
+    return next((form for form in (word.lower(), _zeros(word)) if form in given), None)
+
+
+def _zeros(word: str) -> str:
+    """Return a word with 0 for each of its digits, as is usual since Collobert et al. (2011)."""
+    return re.sub(r"\d", "0", word)
 
 
 class WordEncoder:
