@@ -21,7 +21,11 @@ def to_device(array: np.ndarray | Tensor, device: torch.device) -> Tensor:
     """Copy to a device without a wait for the work that is under way there."""
     tensor = torch.as_tensor(array)
     if device.type == "cuda" and not tensor.is_cuda:
-        tensor = tensor.pin_memory()  # memory that the device can read on its own
+        # Into memory that the device can read on its own, by this thread alone: to wake others, as
+        # PyTorch does, takes longer on a machine of many cores.
+        pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        np.copyto(pinned.numpy(), tensor.numpy())
+        tensor = pinned
     return tensor.to(device, non_blocking=True)
 
 

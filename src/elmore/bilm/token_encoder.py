@@ -5,6 +5,7 @@ N tokens, C characters per token, E character dim, F filters, D token dim.
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -79,9 +80,9 @@ def trim(ids: Int[Tensor, "N C"], widest: int) -> Int[Tensor, "N c"]:
 
     Beyond the end of a word all windows are alike, so the first of them stands for all.
     """
-    place = torch.arange(1, ids.shape[1] + 1, device=ids.device)
-    end = int(((ids != ids[:, -1:]) * place).max())
-    return ids[:, : end + widest]
+    array = ids.numpy()  # PyTorch would wake all its threads for so little
+    used = np.flatnonzero((array != array[:, -1:]).any(axis=0))
+    return ids[:, : used.max(initial=-1) + 1 + widest]
 
 
 class Highway(nn.Module):

@@ -66,6 +66,10 @@ class WordTable:
         order = np.argsort(np.fromiter(map(len, new), np.int64, len(new)), kind="stable")
         for start in range(0, len(new), _ENCODED_AT_ONCE[self._device.type]):
             some = order[start : start + _ENCODED_AT_ONCE[self._device.type]]
+            if self._device.type == "cuda":
+                # Up to a power of two, with words twice: a GPU's library takes a millisecond to
+                # find out how to multiply as many rows as it has never seen.
+                some = np.resize(some, 1 << (len(some) - 1).bit_length())
             ids = self._encode([new[i] for i in some.tolist()])
             if self._bilm.config.vocab_size is None:
                 ids = trim(ids, max(width for width, _ in self._bilm.config.filters))
