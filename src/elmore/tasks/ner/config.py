@@ -33,7 +33,9 @@ class NerConfig(TaskConfig):
     words: WordsConfig = field(
         default_factory=lambda: WordsConfig(train=True, char_filters=128, dropout=0.5)
     )
-    elmo: ElmoConfig = field(default_factory=lambda: ElmoConfig(place="input", penalty=0.1))
+    elmo: ElmoConfig = field(
+        default_factory=lambda: ElmoConfig(place="input", penalty=0.1, dropout=0.25)
+    )
     training: FitConfig = field(
         default_factory=lambda: FitConfig(
             epochs=75, batch_size=32, lr=1e-3, lr_patience=3, patience=10
