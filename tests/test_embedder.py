@@ -86,14 +86,52 @@ def test_any_batch_and_any_order_agree(embedder: Embedder, batch_words: int) -> 
         np.testing.assert_allclose(vectors, expected[i], atol=1e-5)
 
 
-def test_each_distinct_word_is_encoded_once(bilm: BiLM, embedder: Embedder) -> None:
+def test_each_distinct_word_is_encoded_once(embedder: Embedder) -> None:
     encoded: list[int] = []
     encode = embedder._fast().encode
-    encode.register_forward_hook(lambda _, args, __: encoded.append(len(args[0])))
+    encode.register_forward_hook(lambda _, args, __: encoded.append(len(args[0].unique(dim=0))))
     sentences = many_sentences(200)
-    embedder.embed(sentences, batch_words=200)
+    first = embedder.embed(sentences, batch_words=200)
     distinct = {word for words in sentences for word in words}
     assert sum(encoded) == len(distinct) + 2  # <S> and </S>
+    again = embedder.embed(reversed(sentences), batch_words=300)
+    embedder.word_vectors([*distinct])
+    assert sum(encoded) == len(distinct) + 2
+    for a, b in zip(first, reversed(again), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+    embedder.word_vectors(["new"])
+    assert sum(encoded) == len(distinct) + 3
+
+
+def test_streams_side_by_side_do_not_meet(
+    embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentences = many_sentences(40)
+    expected = embedder.embed(sentences)
+    embedder.free()
+    monkeypatch.setitem(word_table._WORDS, "cpu", 10)  # so that tables start over all the time
+    first = embedder.stream(sentences, batch_words=20)
+    second = embedder.stream(reversed(sentences), batch_words=30)
+    pairs = list(zip(first, second, strict=True))
+    for (a, b), c, d in zip(pairs, expected, reversed(expected), strict=True):
+        np.testing.assert_allclose(a.vectors, c, atol=1e-5)
+        np.testing.assert_allclose(b.vectors, d, atol=1e-5)
+
+
+def test_what_was_interrupted_is_not_known(
+    embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(embedder._fast().encode, "forward", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            embedder.embed([["bank"]])
+    [found] = embedder.embed([["bank"]])
+    embedder.free()
+    [expected] = embedder.embed([["bank"]])
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_a_full_cache_starts_over_and_changes_nothing(
@@ -248,13 +286,15 @@ def test_a_saved_model_is_loaded_again(embedder: Embedder, tmp_path: Path) -> No
     embedder.save(tmp_path / "m", overwrite=True, dtype="float16")
 
 
+@pytest.mark.parametrize("part", ["forward_lstms.0.input.weight", "encode.embed.weight"])
+@pytest.mark.parametrize("smallest", [1, 10**9])
 def test_weights_that_a_task_has_changed_count(
-    bilm: BiLM, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+    bilm: BiLM, embedder: Embedder, smallest: int, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("elmore.bilm.packed._SMALLEST", 1)  # so that a twin is made
+    monkeypatch.setattr("elmore.bilm.packed._SMALLEST", smallest)  # with a twin and without
     before = embedder.embed(SENTENCES)
     with torch.no_grad():
-        bilm.forward_lstms[0].input.weight.mul_(1.5)
+        bilm.get_parameter(part).mul_(1.5)
     after = embedder.embed(SENTENCES)
     assert not np.array_equal(before[0], after[0])
     np.testing.assert_allclose(after[0], by_hand(bilm, SENTENCES[0]), atol=1e-6)

@@ -6,6 +6,7 @@ B sentences, J layers, T tokens, W words, D dim.
 import copy
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -100,8 +101,8 @@ def load(
 class Embedder:
     """A biLM that takes sentences as people have them and returns numpy arrays.
 
-    A sentence has one set of vectors, whatever its batch and whatever came before it, and the
-    same call gives the same bits: nothing is remembered from one call to the next.
+    A sentence has one set of vectors, to 1e-5, whatever its batch and whatever came before it. Of
+    one call to the next only token vectors are remembered, in a table with bounds.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class Embedder:
         self._get_tokenizer = partial(get_tokenizer, tokenizer, language)
         self._twin: PackedBiLM | StreamedBiLM | None = None
         self._twin_of: list[tuple[int, int]] = []
+        self._tables: list[WordTable] = []
         self._encode_words: EncodeWords
         if bilm.config.vocab_size is None:
             self._encode_words = partial(encode_words, width=bilm.config.max_characters)
@@ -201,21 +203,21 @@ class Embedder:
         """
         self._check_layers(layers)
         bilm = self._fast()
-        words = WordTable(bilm, self._encode_words, self.device)
         tokenized = self._tokenize(sentences)
         max_words = batch_words or self._batch_words()
 
         def pick(output: Float[Tensor, "B J T D"]) -> Tensor:
             return _choose(output, layers).to(getattr(torch, dtype))
 
-        if carry_state:
-            batches = in_sequence(tokenized, bilm, words, pick)
-        elif isinstance(bilm, StreamedBiLM):
-            batches = in_streams(tokenized, bilm, words, pick, max_words)
-        else:
-            batches = in_groups(tokenized, bilm, words, pick, max_words)
-        for some, vectors in batches:
-            yield from map(Embedded, some, vectors)
+        with self._known_words(bilm) as words:
+            if carry_state:
+                batches = in_sequence(tokenized, bilm, words, pick)
+            elif isinstance(bilm, StreamedBiLM):
+                batches = in_streams(tokenized, bilm, words, pick, max_words)
+            else:
+                batches = in_groups(tokenized, bilm, words, pick, max_words)
+            for some, vectors in batches:
+                yield from map(Embedded, some, vectors)
 
     def sentence_vectors(
         self,
@@ -236,9 +238,9 @@ class Embedder:
 
     def word_vectors(self, words: Sequence[str]) -> Float32[np.ndarray, "N d"]:
         """Return the vectors of words without context, x_k: half the width of layer 0."""
-        table = WordTable(self._fast(), self._encode_words, self.device)
-        rows = table(check_sentence(words, 0))
-        return table.vectors[to_device(rows, self.device)].float().cpu().numpy()
+        with self._known_words(self._fast()) as table:
+            rows = table(check_sentence(words, 0))
+            return table.vectors[to_device(rows, self.device)].float().cpu().numpy()
 
     def encode(self, sentences: Iterable[str | Sentence]) -> TokenBatch:
         """Return the batch that `BiLM` and `Elmo` take."""
@@ -263,12 +265,13 @@ class Embedder:
 
     def free(self) -> None:
         """Free what was made to embed fast; it is made again when it is needed."""
+        self._tables = []
         if self._bilm is not None:
             self._twin = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy is made of: packed weights can't be copied."""
-        return self.__dict__ | {"_bilm": self._plain(), "_twin": None}
+        return self.__dict__ | {"_bilm": self._plain(), "_twin": None, "_tables": []}
 
     def _batch_words(self) -> int:
         """Return how many words are embedded together: fewer where vectors are long."""
@@ -297,11 +300,13 @@ class Embedder:
         """
         if self._bilm is None:
             return cast("PackedBiLM", self._twin)
+        versions = _versions(self._bilm)
+        if self._twin_of != versions:
+            self._twin, self._tables, self._twin_of = None, [], versions
         if self.device.type == "cpu" and not worth_packing(self._bilm) and self.precision != "int8":
             return self._bilm
-        versions = _versions(self._bilm)
-        if self._twin is None or self._twin_of != versions:
-            self._twin, self._twin_of = self._make_twin(self._bilm), versions
+        if self._twin is None:
+            self._twin = self._make_twin(self._bilm)
         return self._twin
 
     def _make_twin(self, bilm: BiLM) -> PackedBiLM | StreamedBiLM:
@@ -309,6 +314,19 @@ class Embedder:
             return StreamedBiLM(bilm)
         arithmetic: Arithmetic = "int8" if self.precision == "int8" else "float"
         return PackedBiLM(bilm.config, bilm.state_dict(), arithmetic)
+
+    @contextmanager
+    def _known_words(self, bilm: BiLM | PackedBiLM | StreamedBiLM) -> Iterator[WordTable]:
+        """Lend a table of token vectors, which has one user at a time, with all that it knows."""
+        tables = self._tables  # those of these weights
+        try:
+            table = tables.pop()
+        except IndexError:
+            table = WordTable(bilm, self._encode_words, self.device)
+        try:
+            yield table
+        finally:
+            tables.append(table)
 
     def _tokenize(self, sentences: Iterable[str | Sentence]) -> Iterator[list[str]]:
         if isinstance(sentences, str):

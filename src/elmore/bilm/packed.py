@@ -58,8 +58,9 @@ class PackedBiLM(nn.Module):
         config: The sizes of the biLM.
         weights: Its state dict, in float32 or bfloat16. Each is taken out when it is packed: a
             caller who holds no other reference never has plain and packed ones in memory at once.
-        arithmetic: `int8` multiplies matrices, float32 here, in whole numbers: weights with a
-            step for each row, activations with one for each product.
+        arithmetic: `int8` multiplies the LSTMs' matrices, float32 here, in whole numbers: weights
+            with a step for each row, activations with one for each product. A word is encoded
+            but once, and so with all digits.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class PackedBiLM(nn.Module):
         with unfilled():
             plain = BiLM(config)
         self.encode = plain.encode
-        _pack_linears(self, weights, arithmetic)
+        _pack_linears(self, weights)
         self.encode.load_state_dict(_take(weights, "encode."), assign=True)
         self.forward_lstms, self.backward_lstms = (
             nn.ModuleList(
@@ -296,16 +297,14 @@ class PackedInt8(nn.Module):
         return y.add_(self(x))
 
 
-def _pack_linears(
-    module: nn.Module, weights: dict[str, Tensor], arithmetic: Arithmetic, prefix: str = ""
-) -> None:
+def _pack_linears(module: nn.Module, weights: dict[str, Tensor], prefix: str = "") -> None:
     """Put packed matrices in the places of plain ones."""
     for name, child in module.named_children():
         if isinstance(child, nn.Linear):
             weight, bias = (weights.pop(f"{prefix}{name}.{part}") for part in ("weight", "bias"))
-            setattr(module, name, _pack(weight, bias, arithmetic))
+            setattr(module, name, _pack(weight, bias, "float"))
         else:
-            _pack_linears(child, weights, arithmetic, f"{prefix}{name}.")
+            _pack_linears(child, weights, f"{prefix}{name}.")
 
 
 def _take(weights: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

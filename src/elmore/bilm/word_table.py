@@ -28,7 +28,7 @@ class WordTable:
     """A table of token vectors, and which word is in which row.
 
     When it is full it starts over: frequent words are back at once, and a hit costs one look-up,
-    with no order of use to keep.
+    with no order of use to keep. Rows and vectors are good until the next call.
 
     Args:
         bilm: What encodes the words.
@@ -53,9 +53,14 @@ class WordTable:
         if len(self._rows) > self._size:
             self._rows = _Rows()
             rows = self._rows.of(words)
-            if len(self._rows) > len(self.vectors):  # these words alone are more than the table
-                self.vectors = self._room_for(len(self._rows))
-        self._fill()
+            count = max(self._size, len(self._rows))  # these words alone may be more than the table
+            if count != len(self.vectors):
+                self.vectors = self._room_for(count)
+        try:
+            self._fill()
+        except BaseException:  # an interrupt, too: no row may stay without its vector
+            self._rows = _Rows()
+            raise
         return rows
 
     def _fill(self) -> None:
@@ -66,15 +71,21 @@ class WordTable:
         order = np.argsort(np.fromiter(map(len, new), np.int64, len(new)), kind="stable")
         for start in range(0, len(new), _ENCODED_AT_ONCE[self._device.type]):
             some = order[start : start + _ENCODED_AT_ONCE[self._device.type]]
-            if self._device.type == "cuda":
-                # Up to a power of two, with words twice: a GPU's library takes a millisecond to
-                # find out how to multiply as many rows as it has never seen.
-                some = np.resize(some, 1 << (len(some) - 1).bit_length())
+            some = np.resize(some, self._good_number(len(some)))  # some words twice
             ids = self._encode([new[i] for i in some.tolist()])
             if self._bilm.config.vocab_size is None:
                 ids = trim(ids, max(width for width, _ in self._bilm.config.filters))
             rows = to_device(first + some, self._device)
             self.vectors[rows] = self._bilm.encode(to_device(ids, self._device))
+
+    def _good_number(self, count: int) -> int:
+        """Return how many words to encode for so many."""
+        if self._device.type == "cuda":
+            # A power of two: to find out how to multiply as many rows as it has never seen takes
+            # a GPU's library a millisecond.
+            return 1 << (count - 1).bit_length()
+        # A product of one row is another algorithm, and rounds another way than one of many.
+        return max(2, count)
 
     def _room_for(self, count: int) -> Float[Tensor, "N D"]:
         return next(self._bilm.parameters()).new_empty(count, self._bilm.config.dim)
