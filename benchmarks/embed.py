@@ -11,20 +11,22 @@ import random
 import sys
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from allennlp_bilm import find_allennlp
 from torch import Tensor, nn
+from tqdm import trange
 
 import elmore
 from elmore.embedder import Embedder
 
 NUM_SENTENCES = 32
-SECONDS = 4  # for each program and measurement: a machine has slow moments
-Embed = Callable[[list[list[str]]], object]
+ROUNDS = 3  # programs take turns, and the fastest call counts: machines have bad moments
+SECONDS = 1  # of a turn
 
 
 def sentences() -> list[list[str]]:
@@ -57,26 +59,41 @@ class Plain(nn.Module):
         ]
 
 
-def best_seconds(run: Callable[[], object], before: Callable[[], object] = int) -> float:
-    """Return the fastest of the runs that fit into some seconds, and of three at least."""
-    run()
-    times: list[float] = []
-    while len(times) < 3 or sum(times) < SECONDS:
-        before()
-        began = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - began)
-    return min(times)
+class Program:
+    """A program, and the seconds that its calls have taken, by what was asked of it."""
+
+    def __init__(self, name: str, run: Callable[[list[list[str]]], Any]) -> None:
+        self.name, self.run = name, run
+        self.seconds: dict[str, list[float]] = defaultdict(list)
+
+    def measure(
+        self, what: str, batch: list[list[str]], before: Callable[[], object] = int
+    ) -> None:
+        """Call it for a while, and once at least; the first call does not count."""
+        self.run(batch)
+        end = time.perf_counter() + SECONDS
+        while True:
+            before()
+            began = time.perf_counter()
+            self.run(batch)
+            now = time.perf_counter()
+            self.seconds[what].append(now - began)
+            if now > end:
+                return
+
+    def best(self, what: str) -> float:
+        """Return the seconds of its fastest call."""
+        return min(self.seconds[what] or self.seconds["known"])  # most have nothing to forget
 
 
-def programs(bilm: elmore.BiLM) -> Iterator[tuple[str, Embed, Callable[[], object]]]:
-    """Yield programs, the one to compare with first, and what makes each forget its words."""
+def programs(bilm: elmore.BiLM) -> Iterator[Program]:
+    """Yield programs, the one to compare with first."""
     if allennlp := find_allennlp(bilm):
-        yield "AllenNLP", allennlp, int
-    yield "nn.LSTM(proj_size)", Plain(bilm), int
+        yield Program("AllenNLP", allennlp)
+    yield Program("nn.LSTM(proj_size)", Plain(bilm))
     for precision in ("fp32", "bf16", "int8"):
         embedder = Embedder(bilm, device="cpu", precision=precision)
-        yield f"elmore, {precision}", embedder.embed, embedder._tables.clear
+        yield Program(f"elmore, {precision}", embedder.embed)
 
 
 def main() -> None:
@@ -90,25 +107,25 @@ def main() -> None:
     alone = [[word for sentence in batch for word in sentence][:50]]
     exact = Embedder(bilm, device="cpu").embed(batch)
     print(f"{size}, {words} words in {len(batch)} sentences, {torch.get_num_threads()} threads\n")
+    all_programs = list(programs(bilm))
+    for _ in trange(ROUNDS, desc="rounds", leave=False):
+        for program in all_programs:
+            program.measure("known", batch)
+            program.measure("alone", alone)
+            if isinstance(embedder := getattr(program.run, "__self__", None), Embedder):
+                program.measure("new", batch, before=lambda e=embedder: e._tables.clear())
+    first = all_programs[0]
     print(
         f"{'':20}{'words/s':>16}{'all words new':>16}{'50 words alone':>19}{'cosine to fp32':>17}"
     )
-    first: tuple[float, ...] = ()
-    for name, run, forget in programs(bilm):
-        seconds = (
-            best_seconds(partial(run, batch)),
-            best_seconds(partial(run, batch), forget),
-            best_seconds(partial(run, alone)),
-        )
-        first = first or seconds
-        known, new, quick = (a / b for a, b in zip(first, seconds, strict=True))
-        cosine = f"{lowest_cosine(run(batch), exact):17.5f}" if name.startswith("elmore") else ""
-        print(
-            f"{name:20}{words / seconds[0]:9,.0f} x{known:5.1f}"
-            f"{words / seconds[1]:9,.0f} x{new:5.1f}"
-            f"{1000 * seconds[2]:9,.0f} ms x{quick:5.1f}{cosine}",
-            flush=True,
-        )
+    for program in all_programs:
+        known, new, quick = (program.best(what) for what in ("known", "new", "alone"))
+        line = f"{program.name:20}{words / known:9,.0f} x{first.best('known') / known:5.1f}"
+        line += f"{words / new:9,.0f} x{first.best('new') / new:5.1f}"
+        line += f"{1000 * quick:9,.0f} ms x{first.best('alone') / quick:5.1f}"
+        if program.name.startswith("elmore"):
+            line += f"{lowest_cosine(program.run(batch), exact):17.5f}"
+        print(line)
 
 
 def lowest_cosine(found: list[np.ndarray], exact: list[np.ndarray]) -> float:
