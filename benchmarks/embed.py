@@ -9,6 +9,7 @@ is nearly all of a text, and with words that are all new.
 
 import random
 import sys
+import tempfile
 import time
 import warnings
 from collections import defaultdict
@@ -91,9 +92,11 @@ def programs(bilm: elmore.BiLM) -> Iterator[Program]:
     if allennlp := find_allennlp(bilm):
         yield Program("AllenNLP", allennlp)
     yield Program("nn.LSTM(proj_size)", Plain(bilm))
-    for precision in ("fp32", "bf16", "int8"):
-        embedder = Embedder(bilm, device="cpu", precision=precision)
-        yield Program(f"elmore, {precision}", embedder.embed)
+    with tempfile.TemporaryDirectory() as folder:
+        Embedder(bilm, device="cpu").save(folder, overwrite=True)
+        for precision in ("fp32", "bf16", "int8"):
+            embedder = elmore.load(folder, device="cpu", precision=precision)
+            yield Program(f"elmore, {precision}", embedder.embed)
 
 
 def main() -> None:

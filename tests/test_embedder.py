@@ -86,32 +86,79 @@ def test_any_batch_and_any_order_agree(embedder: Embedder, batch_words: int) -> 
         np.testing.assert_allclose(vectors, expected[i], atol=1e-5)
 
 
-def test_each_distinct_word_is_encoded_once(embedder: Embedder) -> None:
+def counting(embedder: Embedder) -> list[int]:
+    """How many distinct words each call of the token layer encodes, from now on."""
     encoded: list[int] = []
     encode = embedder._fast().encode
     encode.register_forward_hook(lambda _, args, __: encoded.append(len(args[0].unique(dim=0))))
+    return encoded
+
+
+def test_each_distinct_word_is_encoded_once(embedder: Embedder) -> None:
+    encoded = counting(embedder)
     sentences = many_sentences(200)
-    first = embedder.embed(sentences, batch_words=200)
+    embedder.embed(sentences, batch_words=200)
     distinct = {word for words in sentences for word in words}
     assert sum(encoded) == len(distinct) + 2  # <S> and </S>
-    again = embedder.embed(reversed(sentences), batch_words=300)
-    embedder.word_vectors([*distinct])
-    assert sum(encoded) == len(distinct) + 2
+
+
+@pytest.fixture
+def loaded(bilm: BiLM, tmp_path: Path) -> Embedder:
+    """An embedder whose weights nobody else has."""
+    Embedder(bilm, device="cpu").save(tmp_path / "loaded")
+    return elmore.load(tmp_path / "loaded", device="cpu")
+
+
+def test_words_are_remembered_from_call_to_call(loaded: Embedder) -> None:
+    encoded = counting(loaded)
+    sentences = many_sentences(200)
+    first = loaded.embed(sentences, batch_words=200)
+    count = sum(encoded)
+    again = loaded.embed(reversed(sentences), batch_words=300)
+    loaded.word_vectors(sentences[0])
+    assert sum(encoded) == count
     for a, b in zip(first, reversed(again), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
-    embedder.word_vectors(["new"])
-    assert sum(encoded) == len(distinct) + 3
+    loaded.word_vectors(["new"])
+    assert sum(encoded) == count + 1
+
+
+def test_what_is_remembered_has_bounds(loaded: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(word_table._WORDS, "cpu", 10)
+    streams = [loaded.stream(many_sentences(3)) for _ in range(5)]
+    for stream in streams:
+        next(stream)
+    for stream in streams:
+        list(stream)
+    assert len(loaded._tables) <= 1
+    loaded.embed([[f"word{n}" for n in range(50)]])
+    assert all(len(table.vectors) <= 10 for table in loaded._tables)
+
+
+def test_weights_that_somebody_has_may_change_unseen(loaded: Embedder) -> None:
+    loaded.embed(SENTENCES)
+    bilm = loaded.bilm
+    optimizer = torch.optim.AdamW(bilm.parameters(), fused=True)  # which counts no versions
+    for _ in range(2):
+        for parameter in bilm.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+        [vectors, *_] = loaded.embed(SENTENCES)
+        np.testing.assert_allclose(vectors, by_hand(bilm, SENTENCES[0]), atol=1e-6)
+    bilm.double()
+    [vectors, *_] = loaded.embed(SENTENCES)
+    np.testing.assert_allclose(vectors, by_hand(bilm, SENTENCES[0]), atol=1e-6)
 
 
 def test_streams_side_by_side_do_not_meet(
-    embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+    loaded: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sentences = many_sentences(40)
-    expected = embedder.embed(sentences)
-    embedder.free()
+    expected = loaded.embed(sentences)
+    loaded.free()
     monkeypatch.setitem(word_table._WORDS, "cpu", 10)  # so that tables start over all the time
-    first = embedder.stream(sentences, batch_words=20)
-    second = embedder.stream(reversed(sentences), batch_words=30)
+    first = loaded.stream(sentences, batch_words=20)
+    second = loaded.stream(reversed(sentences), batch_words=30)
     pairs = list(zip(first, second, strict=True))
     for (a, b), c, d in zip(pairs, expected, reversed(expected), strict=True):
         np.testing.assert_allclose(a.vectors, c, atol=1e-5)
@@ -119,18 +166,18 @@ def test_streams_side_by_side_do_not_meet(
 
 
 def test_what_was_interrupted_is_not_known(
-    embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+    loaded: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(embedder._fast().encode, "forward", interrupt)
+        patch.setattr(loaded._fast().encode, "forward", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            embedder.embed([["bank"]])
-    [found] = embedder.embed([["bank"]])
-    embedder.free()
-    [expected] = embedder.embed([["bank"]])
+            loaded.embed([["bank"]])
+    [found] = loaded.embed([["bank"]])
+    loaded.free()
+    [expected] = loaded.embed([["bank"]])
     np.testing.assert_array_equal(found, expected)
 
 

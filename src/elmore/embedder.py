@@ -94,15 +94,15 @@ def load(
         language=language,
     )
     del bilm  # so that the embedder's is the only one, and packing frees it
-    embedder._pack_alone()
+    embedder._own_weights()
     return embedder
 
 
 class Embedder:
     """A biLM that takes sentences as people have them and returns numpy arrays.
 
-    A sentence has one set of vectors, to 1e-5, whatever its batch and whatever came before it. Of
-    one call to the next only token vectors are remembered, in a table with bounds.
+    A sentence has one set of vectors, to rounding, whatever its batch and whatever came before it.
+    What `load` has made remembers token vectors from one call to the next, in a table with bounds.
     """
 
     def __init__(
@@ -132,7 +132,8 @@ class Embedder:
         self._get_tokenizer = partial(get_tokenizer, tokenizer, language)
         self._twin: PackedBiLM | StreamedBiLM | None = None
         self._twin_of: list[tuple[int, int]] = []
-        self._tables: list[WordTable] = []
+        self._tables: list[WordTable] = []  # one or none, and only of weights that are ours alone
+        self._owns_weights = False
         self._encode_words: EncodeWords
         if bilm.config.vocab_size is None:
             self._encode_words = partial(encode_words, width=bilm.config.max_characters)
@@ -144,6 +145,7 @@ class Embedder:
     @property
     def bilm(self) -> BiLM:
         """The model itself. One that `load` has packed is unpacked, and from now on kept."""
+        self._owns_weights = False
         if self._bilm is None:
             self._bilm = self._plain()
             self._twin_of = _versions(self._bilm)
@@ -286,12 +288,13 @@ class Embedder:
         weights = cast("PackedBiLM", self._twin).unpack()
         return build(self.config, weights, "packed weights").to(_DTYPES[self.precision])
 
-    def _pack_alone(self) -> None:
-        """Keep packed weights only, where they are of use and nothing is lost in them."""
-        if self.precision != "int8" and worth_packing(self.bilm):
-            weights = self.bilm.state_dict()
+    def _own_weights(self) -> None:
+        """Be the only one with these weights: keep them packed, if nothing is lost in that."""
+        if self._bilm is not None and self.precision != "int8" and worth_packing(self._bilm):
+            weights = self._bilm.state_dict()
             self._bilm = None
             self._twin = PackedBiLM(self.config, weights)
+        self._owns_weights = True
 
     def _fast(self) -> BiLM | PackedBiLM | StreamedBiLM:
         """Return the biLM that computes: where it is of use, a twin of ours.
@@ -300,13 +303,11 @@ class Embedder:
         """
         if self._bilm is None:
             return cast("PackedBiLM", self._twin)
-        versions = _versions(self._bilm)
-        if self._twin_of != versions:
-            self._twin, self._tables, self._twin_of = None, [], versions
         if self.device.type == "cpu" and not worth_packing(self._bilm) and self.precision != "int8":
             return self._bilm
-        if self._twin is None:
-            self._twin = self._make_twin(self._bilm)
+        versions = _versions(self._bilm)
+        if self._twin is None or self._twin_of != versions:
+            self._twin, self._twin_of = self._make_twin(self._bilm), versions
         return self._twin
 
     def _make_twin(self, bilm: BiLM) -> PackedBiLM | StreamedBiLM:
@@ -317,16 +318,20 @@ class Embedder:
 
     @contextmanager
     def _known_words(self, bilm: BiLM | PackedBiLM | StreamedBiLM) -> Iterator[WordTable]:
-        """Lend a table of token vectors, which has one user at a time, with all that it knows."""
-        tables = self._tables  # those of these weights
+        """Lend the table of token vectors, which has one user at a time, or a new one.
+
+        It comes back when all has gone well, and if nobody else has the weights: that they have
+        changed can't always be seen.
+        """
         try:
-            table = tables.pop()
+            table = self._tables.pop()
         except IndexError:
+            table = None
+        if table is None or table.bilm is not bilm or not self._owns_weights:
             table = WordTable(bilm, self._encode_words, self.device)
-        try:
-            yield table
-        finally:
-            tables.append(table)
+        yield table
+        if self._owns_weights and not table.has_grown:
+            self._tables[:] = [table]
 
     def _tokenize(self, sentences: Iterable[str | Sentence]) -> Iterator[list[str]]:
         if isinstance(sentences, str):

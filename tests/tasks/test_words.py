@@ -34,6 +34,14 @@ def test_rare_numbers_that_look_alike_share_a_row() -> None:
     assert index.row("1847") == index.row("x9") == index.row("once") == UNKNOWN
 
 
+def test_a_frequent_number_has_a_row_of_its_own() -> None:
+    text = [["42", "42", "7PM", "8PM"]]
+    index = WordIndex.of_training(text, ["00", "0pm"], min_count=2, train=True)
+    assert index.new == ["42", "0pm"]  # the latter to go on learning, and "00" not
+    assert index.row("42") != index.row("43") == index.row("00")
+    assert index.row("9pm") == index.row("9PM") == index.row("0pm")
+
+
 @pytest.mark.parametrize("train", [False, True])
 def test_given_vectors_learn_only_if_asked_and_seen(train: bool) -> None:
     index = WordIndex.of_training(

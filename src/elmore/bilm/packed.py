@@ -38,8 +38,8 @@ Arithmetic = Literal["float", "int8"]
 
 def can_pack(arithmetic: Arithmetic = "float") -> bool:
     """Tell whether PyTorch has what packing needs."""
-    if arithmetic == "int8":
-        return "x86" in torch.backends.quantized.supported_engines
+    if arithmetic == "int8" and "x86" not in torch.backends.quantized.supported_engines:
+        return False
     return torch.backends.mkldnn.is_available() and hasattr(
         torch.ops.mkldnn, "_reorder_linear_weight"
     )

@@ -39,7 +39,7 @@ class WordTable:
     def __init__(
         self, bilm: BiLM | PackedBiLM | StreamedBiLM, encode: EncodeWords, device: torch.device
     ) -> None:
-        self._bilm = bilm
+        self.bilm = bilm
         self._encode = encode
         self._device = device
         self._rows = _Rows()
@@ -56,12 +56,13 @@ class WordTable:
             count = max(self._size, len(self._rows))  # these words alone may be more than the table
             if count != len(self.vectors):
                 self.vectors = self._room_for(count)
-        try:
-            self._fill()
-        except BaseException:  # an interrupt, too: no row may stay without its vector
-            self._rows = _Rows()
-            raise
+        self._fill()
         return rows
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether it is larger than a table should be, for a call with very many words."""
+        return len(self.vectors) > self._size
 
     def _fill(self) -> None:
         """Encode the words that have a row since the last time."""
@@ -71,24 +72,18 @@ class WordTable:
         order = np.argsort(np.fromiter(map(len, new), np.int64, len(new)), kind="stable")
         for start in range(0, len(new), _ENCODED_AT_ONCE[self._device.type]):
             some = order[start : start + _ENCODED_AT_ONCE[self._device.type]]
-            some = np.resize(some, self._good_number(len(some)))  # some words twice
+            if self._device.type == "cuda":
+                # Up to a power of two, with words twice: a GPU's library takes a millisecond to
+                # find out how to multiply as many rows as it has never seen.
+                some = np.resize(some, 1 << (len(some) - 1).bit_length())
             ids = self._encode([new[i] for i in some.tolist()])
-            if self._bilm.config.vocab_size is None:
-                ids = trim(ids, max(width for width, _ in self._bilm.config.filters))
+            if self.bilm.config.vocab_size is None:
+                ids = trim(ids, max(width for width, _ in self.bilm.config.filters))
             rows = to_device(first + some, self._device)
-            self.vectors[rows] = self._bilm.encode(to_device(ids, self._device))
-
-    def _good_number(self, count: int) -> int:
-        """Return how many words to encode for so many."""
-        if self._device.type == "cuda":
-            # A power of two: to find out how to multiply as many rows as it has never seen takes
-            # a GPU's library a millisecond.
-            return 1 << (count - 1).bit_length()
-        # A product of one row is another algorithm, and rounds another way than one of many.
-        return max(2, count)
+            self.vectors[rows] = self.bilm.encode(to_device(ids, self._device))
 
     def _room_for(self, count: int) -> Float[Tensor, "N D"]:
-        return next(self._bilm.parameters()).new_empty(count, self._bilm.config.dim)
+        return next(self.bilm.parameters()).new_empty(count, self.bilm.config.dim)
 
 
 class _Rows(dict[str, int]):
@@ -107,6 +102,7 @@ class _Rows(dict[str, int]):
         return new
 
     def __missing__(self, word: str) -> int:
+        word = str.__str__(word)  # not one of a subclass, which may hold on to a whole document
         self[word] = row = len(self)
         self._new.append(word)
         return row

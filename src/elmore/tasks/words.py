@@ -77,13 +77,15 @@ class WordIndex:
         """
         given = set(known)
         counts = Counter(word for words in sentences for word in words)
-        found = {word: _form_in(given, word) for word in counts}
-        missing = {word: counts[word] for word in counts if found[word] is None}
-        frequent = [word for word, n in missing.items() if n >= min_count]
+        found = {word: _spelling_in(given, word) for word in counts}
+        frequent = [w for w, n in counts.items() if found[w] is None and n >= min_count]
+        rare = [w for w, n in counts.items() if found[w] is None and n < min_count]
+        found |= {word: _zeros_in(given, word) for word in rare}
         alike: Counter[str] = Counter()
-        for word in missing.keys() - set(frequent):
-            alike[_zeros(word)] += missing[word]
-        shared = sorted(form for form, n in alike.items() if n >= min_count)
+        for word in rare:
+            if found[word] is None:
+                alike[_zeros(word)] += counts[word]
+        shared = [form for form, n in alike.items() if n >= min_count]
         new = list(dict.fromkeys([*frequent, *shared]))
         if not train:
             return cls(new, known)
@@ -92,15 +94,20 @@ class WordIndex:
 
     def row(self, word: str) -> int:
         """Return the row of a word."""
-        form = _form_in(self._row, word)
+        form = _spelling_in(self._row, word) or _zeros_in(self._row, word)
         return UNKNOWN if form is None else self._row[form]
 
 
-def _form_in(given: Container[str], word: str) -> str | None:
-    """Return the form of a word that is given: as it is written, in lower case, with zeros."""
+def _spelling_in(given: Container[str], word: str) -> str | None:
+    """Return a word as it is written among those given, or there in lower case."""
     if word in given:
         return word
-    return next((form for form in (word.lower(), _zeros(word)) if form in given), None)
+    return word.lower() if word.lower() in given else None
+
+
+def _zeros_in(given: Container[str], word: str) -> str | None:
+    """Return its form with zeros, if that is given."""
+    return _spelling_in(given, _zeros(word))
 
 
 def _zeros(word: str) -> str:
