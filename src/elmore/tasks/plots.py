@@ -24,6 +24,7 @@ def plot_scores(records: Sequence[dict[str, Any]], path: Path, score: str) -> No
     right = axes.twinx()
     right.set_ylabel(f"dev {score}")
     right.plot(epochs, scores, ".-", color="C1", label=f"dev {score}")
+    right.margins(y=0.1)  # room above the best score for its number
     right.annotate(
         f"{scores[best]:.4f}",
         (epochs[best], scores[best]),
