@@ -33,9 +33,10 @@ Pick = Callable[[Float[Tensor, "B J T D"]], Tensor]
 """All layers to those that are wanted, (B, J, T, D) or (B, T, D), in the type that is wanted."""
 
 Contextualize = Callable[
-    [Float[Tensor, "B T D"], Bool[Tensor, "B T"], Int[Tensor, "B T"]], Float[Tensor, "B J T E"]
+    [Float[Tensor, "B T D"], Bool[Tensor, "B T"], Int[Tensor, "B T"]],
+    Float[Tensor, "B J T-2 E"],
 ]
-"""Token vectors, their mask and the numbers of their words to the layers of the words."""
+"""Vectors of words between two marks, their mask and their numbers to the layers of the words."""
 
 # Sentences of so many batches are sorted by length together. More hardly make it faster, and the
 # vectors of all of them wait for their turn.
@@ -58,11 +59,11 @@ def in_sequence(
 
     def go_on(
         x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"], _: Int[Tensor, "B T"]
-    ) -> Float[Tensor, "B J T E"]:
+    ) -> Float[Tensor, "B J T-2 E"]:
         nonlocal state
         with _evaluating(bilm):
             layers, state = bilm.contextualize(x, mask, state)
-        return layers
+        return layers[:, :, 1:-1]
 
     for tokens in sentences:
         yield [tokens], _run([tokens], words, go_on, pick)
@@ -100,8 +101,7 @@ def _run(
     picked = pick(layers).cpu().numpy()  # (B, J, T, D) or (B, T, D)
     # Copies: a view of one sentence would keep the whole padded batch alive.
     return [
-        row[..., 1 : len(tokens) + 1, :].copy()
-        for row, tokens in zip(picked, sentences, strict=True)
+        row[..., : len(tokens), :].copy() for row, tokens in zip(picked, sentences, strict=True)
     ]
 
 

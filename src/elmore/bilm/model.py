@@ -73,12 +73,12 @@ class BiLM(nn.Module):
 
     def contextualize_words(
         self, x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"], _words: Int[Tensor, "B T"]
-    ) -> Float[Tensor, "B J T 2*D"]:
-        """Return the layers of the words between two marks, and anything for the marks.
+    ) -> Float[Tensor, "B J T-2 2*D"]:
+        """Return the layers of the words between two marks.
 
         Which tokens are the same word makes no difference here.
         """
-        return self.contextualize(x, mask).layers
+        return self.contextualize(x, mask).layers[:, :, 1:-1]
 
     def _check_width(self, ids: Int[Tensor, "B T *C"]) -> None:
         expected = () if self.config.vocab_size is not None else (self.config.max_characters,)

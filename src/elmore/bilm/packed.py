@@ -109,13 +109,22 @@ class PackedBiLM(nn.Module):
 
     def contextualize_words(
         self, x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"], words: Int[Tensor, "B T"]
-    ) -> Float[Tensor, "B J T 2*D"]:
-        """Return the layers of the words between two marks, and anything for the marks.
+    ) -> Float[Tensor, "B J T-2 2*D"]:
+        """Return the layers of the words between two marks.
 
         A direction comes to the mark at its end when it has read all words, and need not read it.
+        The mark at its start is the same for all sentences, and is read once.
         Tokens of one number in `words` have one vector, and the first layer multiplies it once.
         """
-        return self._run(x, mask, None, words, left_out=1).layers
+        B, T, D = x.shape
+        if T == 2:  # no sentence has a word
+            return x.new_zeros(B, self.config.num_layers + 1, 0, 2 * D)
+        first, last = x[0, :1], x[0, int(mask[0].sum()) - 1][None]
+        nothing = [None] * self.config.num_layers
+        _, ahead = self._read(self.forward_lstms, first, [1], nothing)
+        _, behind = self._read(self.backward_lstms, last, [1], nothing)
+        state = [LSTMState(h.expand(B, -1), c.expand(B, -1)) for h, c in ahead + behind]
+        return self._run(x[:, 1:-1], mask[:, 2:], state, words[:, 1:-1]).layers
 
     def _run(
         self,
@@ -123,29 +132,45 @@ class PackedBiLM(nn.Module):
         mask: Bool[Tensor, "B T"],
         state: BiLMState | None,
         words: Int[Tensor, "B T"] | None = None,
-        left_out: int = 0,
     ) -> BiLMOutput:
-        """Run both directions, each over a sentence without its last tokens."""
+        """Run both directions."""
         B, T, D = x.shape
         L = self.config.num_layers
         order = mask.sum(dim=1).argsort(descending=True)  # the longest sentence first
         lengths = mask.sum(dim=1)[order]
-        steps = [int((lengths - left_out > t).sum()) for t in range(int(lengths[0]) - left_out)]
+        steps = [int((lengths > t).sum()) for t in range(int(lengths[0]))]
         flat = x.reshape(B * T, D)
         layers = x.new_zeros(L + 1, B * T, 2 * D)
         layers[0].view(B * T, 2, D)[:] = (flat * mask.reshape(-1, 1))[:, None]
-        before: Sequence[LSTMState | None] = state or [None] * (2 * L)
+        given: Sequence[LSTMState | None] = state or [None] * (2 * L)
+        before = [_reorder(of_layer, order) for of_layer in given]
         after: BiLMState = []
         for d, stack in enumerate((self.forward_lstms, self.backward_lstms)):
             rows = _by_position(order, lengths, steps, T, backward=bool(d))  # (N,)
-            y = flat[rows]
             numbers = None if words is None else words.reshape(-1)[rows].tolist()
-            for j, lstm in enumerate(stack):
-                h, last = lstm(y, steps, _reorder(before[d * L + j], order), None if j else numbers)
-                y = h + y if self.config.residual and j > 0 else h
-                layers[j + 1, :, d * D : (d + 1) * D].index_copy_(0, rows, y)
-                after.append(_reorder(last, order.argsort()))  # type: ignore[arg-type]
+            outputs, last = self._read(stack, flat[rows], steps, before[d * L :][:L], numbers)
+            for j, y in enumerate(outputs, start=1):
+                layers[j, :, d * D : (d + 1) * D].index_copy_(0, rows, y)
+            after += [_reorder(of_layer, order.argsort()) for of_layer in last]  # type: ignore[misc]
         return BiLMOutput(layers.view(L + 1, B, T, 2 * D).transpose(0, 1), after)
+
+    def _read(
+        self,
+        stack: nn.ModuleList,
+        y: Float[Tensor, "N D"],
+        steps: Sequence[int],
+        before: Sequence[LSTMState | None],
+        words: Sequence[int] | None = None,
+    ) -> tuple[list[Float[Tensor, "N D"]], BiLMState]:
+        """Run the layers of one direction over tokens stored by position."""
+        outputs: list[Tensor] = []
+        after: BiLMState = []
+        for j, lstm in enumerate(stack):
+            h, last = lstm(y, steps, before[j], None if j else words)
+            y = h + y if self.config.residual and j > 0 else h
+            outputs.append(y)
+            after.append(last)
+        return outputs, after
 
 
 class PackedLSTM(nn.Module):
@@ -200,7 +225,7 @@ class PackedLSTM(nn.Module):
                 h.clamp_(-self.projection_clip, self.projection_clip)
             output[start : start + n] = h
         last[: len(h)] = h
-        return output, LSTMState(last, (c / 2).to(x.dtype))
+        return output, LSTMState(last, c / 2)
 
     def _input_gates(
         self, x: Float[Tensor, "N D"], steps: Sequence[int], words: Sequence[int]
