@@ -19,7 +19,8 @@ from torch import Tensor
 from elmore.atomic import refuse_existing
 from elmore.batches import in_groups, in_sequence, in_streams
 from elmore.bilm.model import BiLM
-from elmore.bilm.packed import Arithmetic, PackedBiLM, can_pack, worth_packing
+from elmore.bilm.packed import PackedBiLM, worth_packing
+from elmore.bilm.products import Arithmetic, can_pack
 from elmore.bilm.streams import StreamedBiLM
 from elmore.bilm.word_table import WordTable
 from elmore.checkpoint.assign import build

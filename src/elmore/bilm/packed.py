@@ -13,36 +13,20 @@ sentences that still go on are the first rows of every step, and no step compute
 B sentences, T tokens, N tokens of all sentences, D dim, H cell dim, G = 4H.
 """
 
-import warnings
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn import functional
 
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 from elmore.bilm.model import BiLM, BiLMOutput, BiLMState
-from elmore.bilm.softmax import Softmax
+from elmore.bilm.products import Arithmetic, PackedConv, PackedFloat, can_pack, pack
 from elmore.bilm.unfilled import unfilled
 
 _SMALLEST = 2**16  # below this, a product takes less time than to find out how to do it
 _BYTES_AT_ONCE = 2**23  # of the input's share of the gates; memory for more is slow to come by
-_LOGITS_AT_ONCE = 2**24  # 64 MB in float32
-
-Arithmetic = Literal["float", "int8"]
-"""`float` is that of the weights, float32 or bfloat16."""
-
-
-def can_pack(arithmetic: Arithmetic = "float") -> bool:
-    """Tell whether PyTorch has what packing needs."""
-    if arithmetic == "int8" and "x86" not in torch.backends.quantized.supported_engines:
-        return False
-    return torch.backends.mkldnn.is_available() and hasattr(
-        torch.ops.mkldnn, "_reorder_linear_weight"
-    )
 
 
 def worth_packing(bilm: BiLM) -> bool:
@@ -72,7 +56,7 @@ class PackedBiLM(nn.Module):
         with unfilled():
             plain = BiLM(config)
         self.encode = plain.encode
-        _pack_linears(self, weights)
+        _pack_encoder(self.encode, weights, "encode.")
         self.encode.load_state_dict(_take(weights, "encode."), assign=True)
         self.forward_lstms, self.backward_lstms = (
             nn.ModuleList(
@@ -181,10 +165,10 @@ class PackedLSTM(nn.Module):
     ) -> None:
         super().__init__()
         bias = _to_gates(weights.pop("input.bias"))
-        self.input = _pack(_to_gates(weights.pop("input.weight")), bias, arithmetic)
-        self.recurrent = _pack(_to_gates(weights.pop("recurrent.weight")), None, arithmetic)
+        self.input = pack(_to_gates(weights.pop("input.weight")), bias, arithmetic)
+        self.recurrent = pack(_to_gates(weights.pop("recurrent.weight")), None, arithmetic)
         self.project = (
-            _pack(2 * weights.pop("project.weight"), None, arithmetic)
+            pack(2 * weights.pop("project.weight"), None, arithmetic)
             if isinstance(lstm.project, nn.Linear)
             else None
         )
@@ -249,87 +233,15 @@ class PackedLSTM(nn.Module):
                     yield first, gates.index_select(0, rows)
 
 
-def _pack(
-    weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None, arithmetic: Arithmetic
-) -> "PackedFloat | PackedInt8":
-    return (PackedInt8 if arithmetic == "int8" else PackedFloat)(weight, bias)
-
-
-class PackedFloat(nn.Module):
-    """x W^T + b, with the matrix in oneDNN's own layout."""
-
-    def __init__(self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None) -> None:
-        super().__init__()
-        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
-        self._bias = None if bias is None else bias.detach()
-
-    def forward(self, x: Float[Tensor, "*batch I"]) -> Float[Tensor, "*batch O"]:
-        """Multiply."""
-        return torch.ops.mkldnn._linear_pointwise(
-            x.contiguous(), self._weight, self._bias, "none", [], ""
-        )
-
-    def unpack(self) -> tuple[Float[Tensor, "O I"], Float[Tensor, " O"] | None]:
-        """Return the matrix, and what is added, as they were."""
-        return self._weight.to_dense(), self._bias
-
-    def add_to(self, y: Float[Tensor, "n O"], x: Float[Tensor, "n I"]) -> Float[Tensor, "n O"]:
-        """Return y + x W^T."""
-        return torch.ops.mkldnn._linear_pointwise.binary(
-            x.contiguous(), y, self._weight, self._bias, "add"
-        )
-
-
-class PackedSoftmax:
-    """What `Softmax` computes over all words, from packed output vectors."""
-
-    def __init__(self, softmax: Softmax) -> None:
-        self._logits = PackedFloat(softmax.weight, softmax.bias)
-        self._rows = max(1, _LOGITS_AT_ONCE // len(softmax.bias))
-
-    def __call__(self, h: Float[Tensor, "M D"], targets: Int[Tensor, " M"]) -> Float[Tensor, " M"]:
-        """Return -log p(target) at every position."""
-        parts = zip(h.split(self._rows), targets.split(self._rows), strict=True)
-        return torch.cat(
-            [
-                functional.cross_entropy(self._logits(some), right, reduction="none")
-                for some, right in parts
-            ]
-        )
-
-
-class PackedInt8(nn.Module):
-    """x W^T + b in whole numbers; a row of the matrix has a step of its own."""
-
-    def __init__(self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None) -> None:
-        super().__init__()
-        weight = weight.detach().float().contiguous()
-        step = weight.abs().amax(dim=1).clamp(min=1e-12).double() / 127
-        zero = torch.zeros(len(step), dtype=torch.long)
-        with warnings.catch_warnings():  # PyTorch would have us use a package of its own
-            warnings.simplefilter("ignore")
-            whole = torch.quantize_per_channel(weight, step, zero, 0, torch.qint8)
-            self._weight = torch.ops.quantized.linear_prepack(
-                whole, None if bias is None else bias.detach().float()
-            )
-
-    def forward(self, x: Float[Tensor, "*batch I"]) -> Float[Tensor, "*batch O"]:
-        """Multiply."""
-        return torch.ops.quantized.linear_dynamic(x, self._weight, False)
-
-    def add_to(self, y: Float[Tensor, "n O"], x: Float[Tensor, "n I"]) -> Float[Tensor, "n O"]:
-        """Return y + x W^T, in the place of y."""
-        return y.add_(self(x))
-
-
-def _pack_linears(module: nn.Module, weights: dict[str, Tensor], prefix: str = "") -> None:
-    """Put packed matrices in the places of plain ones."""
+def _pack_encoder(module: nn.Module, weights: dict[str, Tensor], prefix: str) -> None:
+    """Put packed matrices and filters in the places of plain ones."""
     for name, child in module.named_children():
-        if isinstance(child, nn.Linear):
-            weight, bias = (weights.pop(f"{prefix}{name}.{part}") for part in ("weight", "bias"))
-            setattr(module, name, _pack(weight, bias, "float"))
+        here = f"{prefix}{name}."
+        if isinstance(child, nn.Linear | nn.Conv1d):
+            kind = PackedFloat if isinstance(child, nn.Linear) else PackedConv
+            setattr(module, name, kind(weights.pop(f"{here}weight"), weights.pop(f"{here}bias")))
         else:
-            _pack_linears(child, weights, f"{prefix}{name}.")
+            _pack_encoder(child, weights, here)
 
 
 def _take(weights: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

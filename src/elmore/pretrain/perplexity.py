@@ -19,7 +19,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from elmore.bilm.language_model import LanguageModel
 from elmore.bilm.model import BiLM
-from elmore.bilm.packed import PackedBiLM, PackedSoftmax, worth_packing
+from elmore.bilm.packed import PackedBiLM, worth_packing
+from elmore.bilm.products import PackedSoftmax
 from elmore.bilm.word_table import WordTable
 from elmore.errors import InputError
 from elmore.text.characters import encode_words
