@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 
 from elmore.bilm.model import BiLM, BiLMState
 from elmore.bilm.packed import PackedBiLM
@@ -32,12 +31,6 @@ Twin = BiLM | PackedBiLM | StreamedBiLM
 Pick = Callable[[Float[Tensor, "B J T D"]], Tensor]
 """All layers to those that are wanted, (B, J, T, D) or (B, T, D), in the type that is wanted."""
 
-Contextualize = Callable[
-    [Float[Tensor, "B T D"], Bool[Tensor, "B T"], Int[Tensor, "B T"]],
-    Float[Tensor, "B J T-2 E"],
-]
-"""Vectors of words between two marks, their mask and their numbers to the layers of the words."""
-
 # Sentences of so many batches are sorted by length together. More hardly make it faster, and the
 # vectors of all of them wait for their turn.
 _BATCHES_SORTED = 2
@@ -51,22 +44,18 @@ class Flat(NamedTuple):
     lengths: list[int]
 
 
+@torch.inference_mode()
 def in_sequence(
     sentences: Iterable[list[str]], bilm: Twin, words: WordTable, pick: Pick
 ) -> Iterator[Batch]:
     """Embed one sentence after the other, each from the state that the one before left."""
     state: BiLMState | None = None
-
-    def go_on(
-        x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"], _: Int[Tensor, "B T"]
-    ) -> Float[Tensor, "B J T-2 E"]:
-        nonlocal state
+    for tokens in sentences:
+        rows = to_device(words(frame(tokens)), words.vectors.device)
+        x, mask = words.vectors[rows][None], torch.ones_like(rows, dtype=torch.bool)[None]
         with _evaluating(bilm):
             layers, state = bilm.contextualize(x, mask, state)
-        return layers[:, :, 1:-1]
-
-    for tokens in sentences:
-        yield [tokens], _run([tokens], words, go_on, pick)
+        yield [tokens], [pick(layers[:, :, 1:-1])[0].cpu().numpy()]
 
 
 def in_groups(
@@ -82,27 +71,22 @@ def in_groups(
         with _evaluating(bilm):
             for rows in group_by_length([len(tokens) + 2 for tokens in window], max_words):
                 some = [window[row] for row in rows]
-                found |= zip(rows, _run(some, words, bilm.contextualize_words, pick), strict=True)
+                found |= zip(rows, _run(some, bilm, words, pick), strict=True)
         # One by one, so that what the caller has dropped is gone.
         yield window, (found.pop(row) for row in range(len(window)))
 
 
 @torch.inference_mode()
 def _run(
-    sentences: Sequence[list[str]], words: WordTable, contextualize: Contextualize, pick: Pick
+    sentences: Sequence[list[str]], bilm: BiLM | PackedBiLM, words: WordTable, pick: Pick
 ) -> list[Float[np.ndarray, "..."]]:
-    """Embed one padded batch."""
-    framed = [frame(tokens) for tokens in sentences]
-    lengths = torch.tensor([len(tokens) for tokens in framed])
-    rows = to_device(words(list(chain.from_iterable(framed))), words.vectors.device)
-    padded = pad_sequence(rows.split(lengths.tolist()), batch_first=True)  # (B, T)
-    mask = torch.arange(padded.shape[1]) < lengths[:, None]
-    layers = contextualize(words.vectors[padded], mask.to(padded.device), padded)
-    picked = pick(layers).cpu().numpy()  # (B, J, T, D) or (B, T, D)
-    # Copies: a view of one sentence would keep the whole padded batch alive.
-    return [
-        row[..., : len(tokens), :].copy() for row, tokens in zip(picked, sentences, strict=True)
-    ]
+    """Embed some sentences together."""
+    rows = torch.from_numpy(words([BOS_WORD, EOS_WORD, *chain.from_iterable(sentences)]))
+    lengths = [len(tokens) for tokens in sentences]
+    layers = bilm.contextualize_words(words.vectors, rows[2:], torch.tensor(lengths), rows[:2])
+    picked = pick(layers[None])[0]  # (J, N, D) or (N, D)
+    # Copies: a view of one sentence would keep those of all in memory.
+    return [part.numpy().copy() for part in picked.split(lengths, dim=-2)]
 
 
 def in_streams(

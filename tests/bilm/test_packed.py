@@ -4,7 +4,7 @@ import copy
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -36,10 +36,28 @@ def assert_as_exact(
     torch.testing.assert_close(found.double(), exact, rtol=0, atol=3 * rounding + 1e-6)
 
 
-def numbers(batch: TokenBatch) -> Tensor:
-    """Number the words of a batch, equal ones alike."""
-    B, T, *_ = batch.ids.shape
-    return batch.ids.reshape(B * T, -1).unique(dim=0, return_inverse=True)[1].view(B, T)
+class Numbered(NamedTuple):
+    """A batch as token vectors, and numbers of words and marks; equal ones have one number."""
+
+    vectors: Tensor
+    words: Tensor
+    lengths: Tensor
+    marks: Tensor
+
+
+def numbered(bilm: BiLM, batch: TokenBatch) -> Numbered:
+    B, T, *C = batch.ids.shape
+    distinct, numbers = batch.ids.reshape(B * T, -1).unique(dim=0, return_inverse=True)
+    numbers = numbers.view(B, T)
+    lengths = batch.word_mask.sum(dim=1)
+    marks = torch.stack([numbers[0, 0], numbers[0, lengths[0] + 1]])
+    vectors = bilm.encode(distinct.view(-1, *C))
+    return Numbered(vectors, numbers[:, 1:-1][batch.word_mask], lengths, marks)
+
+
+def of_words(layers: Tensor, batch: TokenBatch) -> Tensor:
+    """(B, J, T, D) -> (J, N, D), without marks and padding."""
+    return layers[:, :, 1:-1].transpose(0, 1)[:, batch.word_mask]
 
 
 @pytest.fixture(params=VARIANTS)
@@ -66,10 +84,18 @@ def test_a_packed_twin_gives_the_same(variant: tuple[BiLM, TokenBatch]) -> None:
 @torch.inference_mode()
 def test_words_between_marks_are_read_as_with_them(variant: tuple[BiLM, TokenBatch]) -> None:
     bilm, batch = variant
-    twin = PackedBiLM(bilm.config, bilm.state_dict())
-    inside = batch.word_mask[:, None, :, None]
-    found = twin.contextualize_words(twin.encode(batch.ids), batch.mask, numbers(batch)) * inside
-    assert_as_exact(found, bilm, batch, lambda layers: layers[:, :, 1:-1] * inside)
+    for twin in (bilm, PackedBiLM(bilm.config, bilm.state_dict())):
+        found = twin.contextualize_words(*numbered(bilm, batch))
+        assert_as_exact(found, bilm, batch, lambda layers: of_words(layers, batch))
+
+
+@needs_packing
+@torch.inference_mode()
+def test_sentences_without_words_have_no_vectors(bilm: BiLM) -> None:
+    batch = batch_sentences([[], []], lambda words: encode_words(words, 50))
+    for twin in (bilm, PackedBiLM(bilm.config, bilm.state_dict())):
+        found = twin.contextualize_words(*numbered(bilm, batch))
+        assert found.shape == (3, 0, 2 * bilm.config.dim)
 
 
 @needs_packing
@@ -81,7 +107,7 @@ def test_a_mark_is_read_once_for_all_sentences(bilm: BiLM) -> None:
     rows: list[int] = []
     for stack in (twin.forward_lstms, twin.backward_lstms):
         stack[1].input.register_forward_hook(lambda _, args, __: rows.append(len(args[0])))
-    twin.contextualize_words(twin.encode(batch.ids), batch.mask, numbers(batch))
+    twin.contextualize_words(*numbered(bilm, batch))
     assert sorted(rows) == [1, 1, 4, 4]
 
 
@@ -130,9 +156,7 @@ def test_a_word_that_comes_again_is_multiplied_once(
     sentences = [["a", "rose", "is", "a", "rose"], ["is", "it"], ["a"]]
     batch = batch_sentences(sentences, lambda words: encode_words(words, 50))
     twin = PackedBiLM(bilm.config, bilm.state_dict())
-    x = twin.encode(batch.ids)
-    expected = twin.contextualize(x, batch.mask).layers[:, :, 1:-1]
-    inside = batch.word_mask[:, None, :, None]
+    expected = of_words(twin(*batch).layers, batch)
     row = 4 * bilm.config.cell_dim * 4  # bytes
     for most, products in ((9, [1, 4]), (3, [1, 2, 3, 2]), (1, [1, 2, 2, 1, 1, 1])):
         rows: list[int] = []
@@ -140,9 +164,9 @@ def test_a_word_that_comes_again_is_multiplied_once(
         hook = twin.forward_lstms[0].input.register_forward_hook(
             lambda _, args, __, rows=rows: rows.append(len(args[0]))
         )
-        found = twin.contextualize_words(x, batch.mask, numbers(batch))
+        found = twin.contextualize_words(*numbered(bilm, batch))
         hook.remove()
-        torch.testing.assert_close(found * inside, expected * inside, rtol=0, atol=2e-6)
+        torch.testing.assert_close(found, expected, rtol=0, atol=2e-6)
         # Steps: <S>; a is a; rose it; is; a; rose.
         assert rows == products
 

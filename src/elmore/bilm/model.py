@@ -1,6 +1,7 @@
 """The bidirectional language model of section 3.1.
 
-B sentences, T tokens, C characters per token, D dim, L LSTM layers, J = L + 1 layers.
+B sentences, T tokens, C characters per token, D dim, L LSTM layers, J = L + 1 layers,
+V token vectors, N words of all sentences.
 """
 
 from collections.abc import Sequence
@@ -9,6 +10,8 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
@@ -72,13 +75,27 @@ class BiLM(nn.Module):
         return BiLMOutput(layers * mask[:, None, :, None], ahead_state + behind_state)
 
     def contextualize_words(
-        self, x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"], _words: Int[Tensor, "B T"]
-    ) -> Float[Tensor, "B J T-2 2*D"]:
-        """Return the layers of the words between two marks.
+        self,
+        vectors: Float[Tensor, "V D"],
+        words: Int[Tensor, " N"],
+        lengths: Int[Tensor, " B"],
+        marks: Int[Tensor, " 2"],
+    ) -> Float[Tensor, "J N 2*D"]:
+        """Return the layers of words, each sentence of them between two marks.
 
-        Which tokens are the same word makes no difference here.
+        Args:
+            vectors: Token vectors.
+            words: Which of them is that of each word, one sentence after the other.
+            lengths: Words of each sentence.
+            marks: Which of them are those of the marks.
         """
-        return self.contextualize(x, mask).layers[:, :, 1:-1]
+        sentences = [functional.pad(some, (1, 1)) for some in words.split(lengths.tolist())]
+        framed = pad_sequence(sentences, batch_first=True)  # (B, T)
+        framed[:, 0] = marks[0]
+        framed[torch.arange(len(lengths)), lengths + 1] = marks[1]
+        mask = torch.arange(framed.shape[1]) < (lengths + 2)[:, None]
+        layers = self.contextualize(vectors[framed], mask).layers[:, :, 1:-1]
+        return layers.transpose(0, 1)[:, mask[:, 2:]]
 
     def _check_width(self, ids: Int[Tensor, "B T *C"]) -> None:
         expected = () if self.config.vocab_size is not None else (self.config.max_characters,)

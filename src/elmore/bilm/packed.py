@@ -10,7 +10,7 @@ sentences that still go on are the first rows of every step, and no step compute
     d e          step 1  b e
     f            step 2  c
 
-B sentences, T tokens, N tokens of all sentences, D dim, H cell dim, G = 4H.
+B sentences, T tokens, N tokens of all sentences, V vectors, D dim, H cell dim, G = 4H, J layers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ from elmore.bilm.products import Arithmetic, PackedConv, PackedFloat, can_pack, 
 from elmore.bilm.unfilled import unfilled
 
 _SMALLEST = 2**16  # below this, a product takes less time than to find out how to do it
-_BYTES_AT_ONCE = 2**23  # of the input's share of the gates; memory for more is slow to come by
+_BYTES_AT_ONCE = 3 * 2**22  # of the input's share of the gates; memory for more is slow to come by
 
 
 def worth_packing(bilm: BiLM) -> bool:
@@ -89,61 +89,68 @@ class PackedBiLM(nn.Module):
         state: BiLMState | None = None,
     ) -> BiLMOutput:
         """Run both directions over token vectors that are there already."""
-        return self._run(x, mask, state)
+        B, T, D = x.shape
+        found, after = self._run(x[mask], mask.sum(dim=1), state or self._start(B))
+        layers = x.new_zeros(B, len(found), T, 2 * D)
+        layers.transpose(1, 2)[mask] = found.transpose(0, 1)
+        return BiLMOutput(layers, after)
 
     def contextualize_words(
-        self, x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"], words: Int[Tensor, "B T"]
-    ) -> Float[Tensor, "B J T-2 2*D"]:
-        """Return the layers of the words between two marks.
+        self,
+        vectors: Float[Tensor, "V D"],
+        words: Int[Tensor, " N"],
+        lengths: Int[Tensor, " B"],
+        marks: Int[Tensor, " 2"],
+    ) -> Float[Tensor, "J N 2*D"]:
+        """Do what `BiLM` does.
 
         A direction comes to the mark at its end when it has read all words, and need not read it.
         The mark at its start is the same for all sentences, and is read once.
-        Tokens of one number in `words` have one vector, and the first layer multiplies it once.
         """
-        B, T, D = x.shape
-        if T == 2:  # no sentence has a word
-            return x.new_zeros(B, self.config.num_layers + 1, 0, 2 * D)
-        first, last = x[0, :1], x[0, int(mask[0].sum()) - 1][None]
-        nothing = [None] * self.config.num_layers
-        _, ahead = self._read(self.forward_lstms, first, [1], nothing)
-        _, behind = self._read(self.backward_lstms, last, [1], nothing)
+        L, B = self.config.num_layers, len(lengths)
+        first, last = vectors[marks].split(1)
+        start = self._start(1)
+        _, ahead = self._read(self.forward_lstms, first, [1], start[:L])
+        _, behind = self._read(self.backward_lstms, last, [1], start[L:])
         state = [LSTMState(h.expand(B, -1), c.expand(B, -1)) for h, c in ahead + behind]
-        return self._run(x[:, 1:-1], mask[:, 2:], state, words[:, 1:-1]).layers
+        return self._run(vectors[words], lengths, state, words)[0]
+
+    def _start(self, B: int) -> BiLMState:
+        return [lstm.start(B) for lstm in (*self.forward_lstms, *self.backward_lstms)]
 
     def _run(
         self,
-        x: Float[Tensor, "B T D"],
-        mask: Bool[Tensor, "B T"],
-        state: BiLMState | None,
-        words: Int[Tensor, "B T"] | None = None,
-    ) -> BiLMOutput:
-        """Run both directions."""
-        B, T, D = x.shape
+        x: Float[Tensor, "N D"],
+        lengths: Int[Tensor, " B"],
+        state: BiLMState,
+        words: Int[Tensor, " N"] | None = None,
+    ) -> tuple[Float[Tensor, "J N 2*D"], BiLMState]:
+        """Run both directions over the tokens of sentences, one sentence after the other.
+
+        Tokens of one number in `words` have one vector, and the first layer multiplies it once.
+        """
+        N, D = x.shape
         L = self.config.num_layers
-        order = mask.sum(dim=1).argsort(descending=True)  # the longest sentence first
-        lengths = mask.sum(dim=1)[order]
-        steps = [int((lengths > t).sum()) for t in range(int(lengths[0]))]
-        flat = x.reshape(B * T, D)
-        layers = x.new_zeros(L + 1, B * T, 2 * D)
-        layers[0].view(B * T, 2, D)[:] = (flat * mask.reshape(-1, 1))[:, None]
-        given: Sequence[LSTMState | None] = state or [None] * (2 * L)
-        before = [_reorder(of_layer, order) for of_layer in given]
+        order = lengths.argsort(descending=True)  # the longest sentence first
+        before = [_reorder(of_layer, order) for of_layer in state]
+        layers = x.new_empty(L + 1, N, 2 * D)
+        torch.cat([x, x], dim=1, out=layers[0])
         after: BiLMState = []
         for d, stack in enumerate((self.forward_lstms, self.backward_lstms)):
-            rows = _by_position(order, lengths, steps, T, backward=bool(d))  # (N,)
-            numbers = None if words is None else words.reshape(-1)[rows].tolist()
-            outputs, last = self._read(stack, flat[rows], steps, before[d * L :][:L], numbers)
+            rows, steps = _by_position(lengths, order, backward=bool(d))
+            numbers = None if words is None else words[rows].tolist()
+            outputs, last = self._read(stack, x[rows], steps, before[d * L :][:L], numbers)
             for j, y in enumerate(outputs, start=1):
                 layers[j, :, d * D : (d + 1) * D].index_copy_(0, rows, y)
-            after += [_reorder(of_layer, order.argsort()) for of_layer in last]  # type: ignore[misc]
-        return BiLMOutput(layers.view(L + 1, B, T, 2 * D).transpose(0, 1), after)
+            after += [_reorder(of_layer, order.argsort()) for of_layer in last]
+        return layers, after
 
     def _read(
         self,
         stack: nn.ModuleList,
         y: Float[Tensor, "N D"],
         steps: Sequence[int],
-        before: Sequence[LSTMState | None],
+        before: BiLMState,
         words: Sequence[int] | None = None,
     ) -> tuple[list[Float[Tensor, "N D"]], BiLMState]:
         """Run the layers of one direction over tokens stored by position."""
@@ -173,43 +180,52 @@ class PackedLSTM(nn.Module):
             else None
         )
         self.cell_clip, self.projection_clip = lstm.cell_clip, lstm.projection_clip
-        self.dim, self.cell_dim = lstm.dim, lstm.cell_dim
+        self.dim, self.cell_dim, self.dtype = lstm.dim, lstm.cell_dim, bias.dtype
+
+    def start(self, B: int) -> LSTMState:
+        """Return the state of sentences that have not begun."""
+        return LSTMState(torch.zeros(B, self.dim, dtype=self.dtype), torch.zeros(B, self.cell_dim))
 
     def forward(
         self,
         x: Float[Tensor, "N D"],
         steps: Sequence[int],
-        state: LSTMState | None,
+        state: LSTMState,
         words: Sequence[int] | None = None,
     ) -> tuple[Float[Tensor, "N D"], LSTMState]:
         """Run over tokens stored by position, as many of them at each as `steps` says."""
-        B, H = steps[0], self.cell_dim
-        h = x.new_zeros(B, self.dim) if state is None else state.output
-        c = torch.zeros(B, H) if state is None else 2 * state.cell.float()
+        h, c = state.output, 2 * state.cell.float()
         output = torch.empty_like(x)
         last = torch.empty_like(h)
         for start, gates in self._input_gates(x, steps, words or range(len(x))):
             n = len(gates)
             if n < len(h):  # sentences that have ended keep their state
                 last[n : len(h)] = h[n:]
-                h = h[:n]
-            # Half precision is for products; what is carried on is float32, and faster in it too.
-            gates = self.recurrent.add_to(gates, h).float().sigmoid_()
-            i, f, o, g = gates.split(H, dim=1)
-            # tanh(x) = 2 (sigmoid(2x) - 1/2), to seven digits after the point; PyTorch's own takes
-            # five times as long. Factors of two are exact, and have their place where they cost
-            # nothing: `_to_gates` has doubled g, `cell` is twice the cell and the projection twice
-            # its matrix.
-            cell = c[:n].mul_(f).addcmul_(i, g.sub_(0.5), value=4)
-            if self.cell_clip is not None:
-                cell.clamp_(-2 * self.cell_clip, 2 * self.cell_clip)
-            h = cell.sigmoid().sub_(0.5).mul_(o).to(x.dtype)
-            h = 2 * h if self.project is None else self.project(h)
-            if self.projection_clip is not None:
-                h.clamp_(-self.projection_clip, self.projection_clip)
+            h = self._step(gates, h[:n], c[:n])
             output[start : start + n] = h
+            del gates  # or it would be in memory beside those of the next steps
         last[: len(h)] = h
         return output, LSTMState(last, c / 2)
+
+    def _step(
+        self, gates: Float[Tensor, "n G"], h: Float[Tensor, "n D"], cell: Float[Tensor, "n H"]
+    ) -> Float[Tensor, "n D"]:
+        """Return what comes out after h; change the cell, which is given as twice its value.
+
+        tanh(x) = 2 (sigmoid(2x) - 1/2), to seven digits after the point; PyTorch's own takes five
+        times as long. Factors of two are exact, and have their place where they cost nothing:
+        `_to_gates` has doubled g, `cell` is twice the cell and the projection twice its matrix.
+        """
+        # Half precision is for products; what is carried on is float32, and faster in it too.
+        i, f, o, g = gates.add_(self.recurrent(h)).float().sigmoid_().chunk(4, dim=1)
+        cell.mul_(f).addcmul_(i, g.sub_(0.5), value=4)
+        if self.cell_clip is not None:
+            cell.clamp_(-2 * self.cell_clip, 2 * self.cell_clip)
+        h = cell.sigmoid().sub_(0.5).mul_(o).to(h.dtype)
+        h = 2 * h if self.project is None else self.project(h)
+        if self.projection_clip is not None:
+            h.clamp_(-self.projection_clip, self.projection_clip)
+        return h
 
     def _input_gates(
         self, x: Float[Tensor, "N D"], steps: Sequence[int], words: Sequence[int]
@@ -231,6 +247,7 @@ class PackedLSTM(nn.Module):
                 gates = self.input(once)
                 for first, rows in zip(starts, place.split(counts), strict=True):
                     yield first, gates.index_select(0, rows)
+                del gates
 
 
 def _pack_encoder(module: nn.Module, weights: dict[str, Tensor], prefix: str) -> None:
@@ -267,18 +284,14 @@ def _undo(name: str, value: Tensor) -> Tensor:
 
 
 def _by_position(
-    order: Int[Tensor, " B"],
-    lengths: Int[Tensor, " B"],
-    steps: Sequence[int],
-    T: int,
-    *,
-    backward: bool,
-) -> Int[Tensor, " N"]:
-    """Return the rows of (B T) tokens, position by position, from the start or from the end."""
-    first = order * T
-    return torch.cat(
-        [first[:n] + (lengths[:n] - 1 - t if backward else t) for t, n in enumerate(steps)]
-    )
+    lengths: Int[Tensor, " B"], order: Int[Tensor, " B"], *, backward: bool
+) -> tuple[Int[Tensor, " N"], list[int]]:
+    """Return the tokens, position by position from the start or the end, and how many at each."""
+    first = (lengths.cumsum(0) - lengths)[order]
+    lengths = lengths[order]
+    steps = [int((lengths > t).sum()) for t in range(int(lengths[0]))]
+    rows = [first[:n] + (lengths[:n] - 1 - t if backward else t) for t, n in enumerate(steps)]
+    return torch.cat([first[:0], *rows]), steps
 
 
 def _pieces(
@@ -298,8 +311,9 @@ def _pieces(
         counts.append(count)
         distinct |= here
         start += count
-    yield starts, counts
+    if starts:
+        yield starts, counts
 
 
-def _reorder(state: LSTMState | None, order: Int[Tensor, " B"]) -> LSTMState | None:
-    return None if state is None else LSTMState(state.output[order], state.cell[order])
+def _reorder(state: LSTMState, order: Int[Tensor, " B"]) -> LSTMState:
+    return LSTMState(state.output[order], state.cell[order])

@@ -53,12 +53,6 @@ class PackedFloat(nn.Module):
         """Return the matrix, and what is added, as they were."""
         return self._weight.to_dense(), self._bias
 
-    def add_to(self, y: Float[Tensor, "n O"], x: Float[Tensor, "n I"]) -> Float[Tensor, "n O"]:
-        """Return y + x W^T."""
-        return torch.ops.mkldnn._linear_pointwise.binary(
-            x.contiguous(), y, self._weight, self._bias, "add"
-        )
-
 
 class PackedConv(PackedFloat):
     """A convolution as a product of all windows with all filters: three times as fast for these.
@@ -99,10 +93,6 @@ class PackedInt8(nn.Module):
     def forward(self, x: Float[Tensor, "*batch I"]) -> Float[Tensor, "*batch O"]:
         """Multiply."""
         return torch.ops.quantized.linear_dynamic(x, self._weight, False)
-
-    def add_to(self, y: Float[Tensor, "n O"], x: Float[Tensor, "n I"]) -> Float[Tensor, "n O"]:
-        """Return y + x W^T, in the place of y."""
-        return y.add_(self(x))
 
 
 class PackedSoftmax:

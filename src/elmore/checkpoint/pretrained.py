@@ -22,7 +22,6 @@ from elmore.checkpoint.directory import (
     read_directory,
     read_softmax,
 )
-from elmore.checkpoint.hdf5 import read_hdf5
 from elmore.errors import InputError
 from elmore.text.vocabulary import Vocabulary
 
@@ -81,6 +80,8 @@ def read_pretrained(
             bilm, provenance = read_directory(weights), read_config(weights).get("provenance", {})
             folder = weights
         else:
+            from elmore.checkpoint.hdf5 import read_hdf5  # 12 MB, and time, for those who need it
+
             settings = Path(options) if options else _find_options(weights)
             bilm = read_hdf5(weights, settings)
             provenance = {"weights": weights.name, "options": settings.name}
