@@ -109,17 +109,19 @@ def loaded(bilm: BiLM, tmp_path: Path) -> Embedder:
     return elmore.load(tmp_path / "loaded", device="cpu")
 
 
-def test_words_are_remembered_from_call_to_call(loaded: Embedder) -> None:
-    encoded = counting(loaded)
+@pytest.mark.parametrize("whose", ["loaded", "embedder"])
+def test_words_are_remembered_from_call_to_call(request: pytest.FixtureRequest, whose: str) -> None:
+    embedder = request.getfixturevalue(whose)
+    encoded = counting(embedder)
     sentences = many_sentences(200)
-    first = loaded.embed(sentences, batch_words=200)
+    first = embedder.embed(sentences, batch_words=200)
     count = sum(encoded)
-    again = loaded.embed(reversed(sentences), batch_words=300)
-    loaded.word_vectors(sentences[0])
+    again = embedder.embed(reversed(sentences), batch_words=300)
+    embedder.word_vectors(sentences[0])
     assert sum(encoded) == count
     for a, b in zip(first, reversed(again), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
-    loaded.word_vectors(["new"])
+    embedder.word_vectors(["new"])
     assert sum(encoded) == count + 1
 
 
@@ -135,18 +137,40 @@ def test_what_is_remembered_has_bounds(loaded: Embedder, monkeypatch: pytest.Mon
     assert all(len(table.vectors) <= 10 for table in loaded._tables)
 
 
-def test_weights_that_somebody_has_may_change_unseen(loaded: Embedder) -> None:
+@pytest.mark.parametrize("smallest", [1, 10**9])
+def test_weights_may_change_uncounted(
+    loaded: Embedder, smallest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: the biLM itself, after steps of an optimizer that counts no versions."""
+    monkeypatch.setattr("elmore.bilm.packed._SMALLEST", smallest)  # with a twin and without
     loaded.embed(SENTENCES)
     bilm = loaded.bilm
-    optimizer = torch.optim.AdamW(bilm.parameters(), fused=True)  # which counts no versions
+    optimizer = torch.optim.AdamW(bilm.parameters(), fused=True)
     for _ in range(2):
         for parameter in bilm.parameters():
             parameter.grad = torch.ones_like(parameter)
         optimizer.step()
-        [vectors, *_] = loaded.embed(SENTENCES)
-        np.testing.assert_allclose(vectors, by_hand(bilm, SENTENCES[0]), atol=1e-6)
+        for _ in range(2):
+            [vectors, *_] = loaded.embed(SENTENCES)
+            np.testing.assert_allclose(vectors, by_hand(bilm, SENTENCES[0]), atol=1e-6)
+
+
+def test_weights_may_change_while_a_stream_is_read(embedder: Embedder, bilm: BiLM) -> None:
+    """Oracle: the biLM itself. What the stream has learned before is not to be kept."""
+    stream = embedder.stream(many_sentences(40), batch_words=20)
+    next(stream)
+    bilm.get_parameter("encode.project.weight").data.mul_(1.5)
+    [vectors] = embedder.embed(SENTENCES[:1])
+    np.testing.assert_allclose(vectors, by_hand(bilm, SENTENCES[0]), atol=1e-6)
+    list(stream)
+    [words] = embedder.embed([sentence := many_sentences(1)[0]])
+    np.testing.assert_allclose(words, by_hand(bilm, sentence), atol=1e-6)
+
+
+def test_weights_may_get_another_type(embedder: Embedder, bilm: BiLM) -> None:
+    embedder.embed(SENTENCES)
     bilm.double()
-    [vectors, *_] = loaded.embed(SENTENCES)
+    [vectors, *_] = embedder.embed(SENTENCES)
     np.testing.assert_allclose(vectors, by_hand(bilm, SENTENCES[0]), atol=1e-6)
 
 

@@ -17,7 +17,8 @@ from jaxtyping import Float, Float32
 from torch import Tensor
 
 from elmore.atomic import refuse_existing
-from elmore.batches import in_groups, in_sequence, in_streams
+from elmore.batches import Twin, in_groups, in_sequence, in_streams
+from elmore.bilm.fingerprint import fingerprint
 from elmore.bilm.model import BiLM
 from elmore.bilm.packed import PackedBiLM, worth_packing
 from elmore.bilm.products import Arithmetic, can_pack
@@ -103,7 +104,7 @@ class Embedder:
     """A biLM that takes sentences as people have them and returns numpy arrays.
 
     A sentence has one set of vectors, to rounding, whatever its batch and whatever came before it.
-    What `load` has made remembers token vectors from one call to the next, in a table with bounds.
+    Token vectors are remembered from one call to the next, in a table with bounds.
     """
 
     def __init__(
@@ -131,10 +132,10 @@ class Embedder:
         self.provenance = provenance or {}
         self.precision = precision
         self._get_tokenizer = partial(get_tokenizer, tokenizer, language)
-        self._twin: PackedBiLM | StreamedBiLM | None = None
+        self._twin: Twin | None = None
         self._twin_of: list[tuple[int, int]] = []
-        self._tables: list[WordTable] = []  # one or none, and only of weights that are ours alone
-        self._owns_weights = False
+        self._tables: list[WordTable] = []  # one or none
+        self._owns_weights = False  # or somebody else may change them
         self._encode_words: EncodeWords
         if bilm.config.vocab_size is None:
             self._encode_words = partial(encode_words, width=bilm.config.max_characters)
@@ -149,7 +150,7 @@ class Embedder:
         self._owns_weights = False
         if self._bilm is None:
             self._bilm = self._plain()
-            self._twin_of = _versions(self._bilm)
+            self._twin_of = fingerprint(self._bilm)
         return self._bilm
 
     @property
@@ -297,41 +298,41 @@ class Embedder:
             self._twin = PackedBiLM(self.config, weights)
         self._owns_weights = True
 
-    def _fast(self) -> BiLM | PackedBiLM | StreamedBiLM:
+    def _fast(self) -> Twin:
         """Return the biLM that computes: where it is of use, a twin of ours.
 
-        The twin is made when it is first needed, and again when a task has changed our weights.
+        The twin is made when it is first needed, and again when somebody has changed our weights.
         """
-        if self._bilm is None:
-            return cast("PackedBiLM", self._twin)
-        if self.device.type == "cpu" and not worth_packing(self._bilm) and self.precision != "int8":
-            return self._bilm
-        versions = _versions(self._bilm)
-        if self._twin is None or self._twin_of != versions:
-            self._twin, self._twin_of = self._make_twin(self._bilm), versions
+        if self._bilm is None or (self._owns_weights and self._twin is not None):
+            return cast("Twin", self._twin)
+        now = fingerprint(self._bilm)
+        if self._twin is None or self._twin_of != now:
+            self._twin, self._twin_of, self._tables = self._make_twin(self._bilm), now, []
         return self._twin
 
-    def _make_twin(self, bilm: BiLM) -> PackedBiLM | StreamedBiLM:
+    def _make_twin(self, bilm: BiLM) -> Twin:
         if self.device.type == "cuda":
             return StreamedBiLM(bilm)
+        if not worth_packing(bilm) and self.precision != "int8":
+            return bilm
         arithmetic: Arithmetic = "int8" if self.precision == "int8" else "float"
         return PackedBiLM(bilm.config, bilm.state_dict(), arithmetic)
 
     @contextmanager
-    def _known_words(self, bilm: BiLM | PackedBiLM | StreamedBiLM) -> Iterator[WordTable]:
+    def _known_words(self, bilm: Twin) -> Iterator[WordTable]:
         """Lend the table of token vectors, which has one user at a time, or a new one.
 
-        It comes back when all has gone well, and if nobody else has the weights: that they have
-        changed can't always be seen.
+        It comes back when all has gone well, and if the weights are still the same.
         """
+        twin_of = self._twin_of
         try:
             table = self._tables.pop()
         except IndexError:
             table = None
-        if table is None or table.bilm is not bilm or not self._owns_weights:
+        if table is None or table.bilm is not bilm:
             table = WordTable(bilm, self._encode_words, self.device)
         yield table
-        if self._owns_weights and not table.has_grown:
+        if self._twin_of is twin_of and not table.has_grown:
             self._tables[:] = [table]
 
     def _tokenize(self, sentences: Iterable[str | Sentence]) -> Iterator[list[str]]:
@@ -363,11 +364,6 @@ def _choose(layers: Tensor, which: Layers) -> Tensor:
     if which == "average":
         return layers.mean(dim=1)
     return layers[:, -1 if which == "top" else which]
-
-
-def _versions(bilm: BiLM) -> list[tuple[int, int]]:
-    """Return what changes with the weights."""
-    return [(id(p), p._version) for p in bilm.parameters()]
 
 
 def find_device(device: Device) -> torch.device:
