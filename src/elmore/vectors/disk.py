@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from io import FileIO
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,22 +47,27 @@ def write_all(file: FileIO, buffers: Iterable[bytes | np.ndarray]) -> None:
 
 
 class Beside:
-    """A thread that does one thing while its owner prepares the next."""
+    """A thread that does one thing after the other, while its owner prepares more.
+
+    It has more than one to do, so that it need not wait for a busy interpreter between them.
+    """
+
+    AHEAD = 4
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1)
-        self._last: Future[None] | None = None
+        self._waiting: deque[Future[None]] = deque()
 
     def start(self, do: Callable[..., None], *args: Any) -> None:
-        """Begin something when the last is done."""
-        self.wait()
-        self._last = self._thread.submit(do, *args)
+        """Do something after all that was started before; wait if that is much."""
+        while len(self._waiting) >= self.AHEAD:
+            self._waiting.popleft().result()
+        self._waiting.append(self._thread.submit(do, *args))
 
     def wait(self) -> None:
-        """Wait for the last thing, and raise its error."""
-        last, self._last = self._last, None
-        if last:
-            last.result()
+        """Wait until all is done, and raise the first error."""
+        while self._waiting:
+            self._waiting.popleft().result()
 
     def close(self) -> None:
         """Wait, and end the thread."""
@@ -87,7 +92,7 @@ class Disk(FileIO):
         self._end = 0  # of what it believes to have written
         self._held: list[Piece] = []
         self._size_held = 0
-        self._leaving: list[Piece] = []  # what the thread writes
+        self._leaving: deque[list[Piece]] = deque(maxlen=Beside.AHEAD)  # what the thread writes
         self._out = FileIO(path, "r+")  # its own, with a place of its own
         self._beside = Beside()
 
@@ -99,15 +104,15 @@ class Disk(FileIO):
 
     def start(self) -> None:
         """Begin to write what is held."""
-        self._beside.wait()
-        self._leaving, self._held, self._size_held = self._held, [], 0
-        self._beside.start(self._write_out, self._leaving)
+        leaving, self._held, self._size_held = self._held, [], 0
+        self._beside.start(self._write_out, leaving)
+        self._leaving.append(leaving)
 
     def finish(self) -> None:
         """Write what is held, or remember why not."""
         self.start()
         self._beside.wait()
-        self._leaving = []
+        self._leaving.clear()
 
     def check(self) -> None:
         """Raise what has been remembered."""
@@ -137,7 +142,7 @@ class Disk(FileIO):
     def readinto(self, buffer: "Buffer") -> int:
         """Read what has been written."""
         end = self._place + memoryview(buffer).nbytes
-        late = (*self._held, *self._leaving)
+        late = chain(self._held, *self._leaving)
         if any(place < end and self._place < place + _size(some) for place, some in late):
             self.finish()
         super().seek(self._place)
