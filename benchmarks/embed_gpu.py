@@ -44,7 +44,7 @@ BEGAN = time.perf_counter()
 MEMORY = Path("/dev/shm")
 SHORT = ["same", "machine", "host", "bf16", "arrays", "parquet", "hdf5"]  # about a minute
 LINES_WARM = 9000  # three batches and a short one: compile, record, pin memory
-LINES_TO_FILE = 40_000  # 6 GB in float16: a dozen batches and more
+LINES_TO_FILE = 80_000  # 12 GB in float16: two dozen batches and more
 
 
 def say(text: str) -> None:

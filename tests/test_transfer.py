@@ -28,6 +28,19 @@ def test_there_and_back(
             np.testing.assert_array_equal(array.result(), tensor.numpy(), strict=True)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif("cuda" not in DEVICES, reason="needs a CUDA device")
+def test_a_place_is_used_again_when_its_copy_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "_SLOTS", 3)
+    monkeypatch.setattr(transfer, "_LARGEST_SLOT", 100)
+    kinds = (torch.float32, torch.bfloat16, torch.int64, torch.bool)
+    tensors = [torch.arange(n % 50).to(kinds[n % 4]) for n in range(200)]
+    torch.cuda._sleep(50_000_000)  # so that copies have to wait
+    there = [to_device(x, torch.device("cuda")) for x in tensors]
+    for found, tensor in zip(there, tensors, strict=True):
+        assert torch.equal(found.cpu(), tensor)
+
+
 def test_memory_is_lent_until_the_last_view_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "_LEAST_LENT", 8)
     monkeypatch.setattr(transfer, "_MOST_LENT", 32)

@@ -1,8 +1,9 @@
 """Arrays to a device and back, while the device goes on with its work."""
 
 import weakref
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Lock
+from threading import Lock, local
 from types import TracebackType
 
 import numpy as np
@@ -13,6 +14,8 @@ from torch import Tensor
 # should not be of it. A small array is sooner copied than its place replaced.
 _LEAST_LENT = 2**24
 _MOST_LENT = 2**32
+_SLOTS = 32
+_LARGEST_SLOT = 2**22
 _lent: list[tuple[weakref.ref[np.ndarray], int]] = []
 _lock = Lock()
 
@@ -21,12 +24,42 @@ def to_device(array: np.ndarray | Tensor, device: torch.device) -> Tensor:
     """Copy to a device without a wait for the work that is under way there."""
     tensor = torch.as_tensor(array)
     if device.type == "cuda" and not tensor.is_cuda:
-        # Into memory that the device can read on its own, by this thread alone: to wake others, as
-        # PyTorch does, takes longer on a machine of many cores.
-        pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-        np.copyto(pinned.numpy(), tensor.numpy())
-        tensor = pinned
-    return tensor.to(device, non_blocking=True)
+        return _slots.copy(tensor, device)
+    return tensor.to(device)
+
+
+class _Slots(local):
+    """Memory that a device reads on its own, in places that are used again; each thread has some.
+
+    PyTorch keeps such memory too. But who asks it for a little waits for another thread that asks
+    for a large block, and that takes a quarter of a second.
+    """
+
+    def __init__(self) -> None:
+        self._used: deque[tuple[Tensor, torch.cuda.Event]] = deque()  # and when that is over
+
+    def copy(self, tensor: Tensor, device: torch.device) -> Tensor:
+        """Copy by this thread alone: to wake others, as PyTorch does, takes longer."""
+        data = tensor.detach().flatten().view(torch.uint8)
+        memory = self._take(len(data))
+        np.copyto(memory[: len(data)].numpy(), data.numpy())
+        pinned = memory[: len(data)].view(tensor.dtype).view(tensor.shape)
+        there = pinned.to(device, non_blocking=True)
+        if len(memory) <= _LARGEST_SLOT:
+            self._used.append((memory, torch.cuda.current_stream(device).record_event()))
+        return there
+
+    def _take(self, size: int) -> Tensor:
+        """Return memory of that size or more, which nobody uses any longer."""
+        if size <= _LARGEST_SLOT and len(self._used) >= _SLOTS:
+            memory, copied = self._used.popleft()
+            copied.synchronize()
+            if len(memory) >= size:
+                return memory
+        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+
+
+_slots = _Slots()
 
 
 class Fetcher:
