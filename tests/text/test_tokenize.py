@@ -35,6 +35,13 @@ def test_moses_conventions_without_escapes(text: str, tokens: list[str]) -> None
     assert elmore.tokenize(text) == tokens
 
 
+@pytest.mark.parametrize("language", ["english", "EN", "e", "", "de-DE"])
+@pytest.mark.parametrize("tokenizer", ["moses", "whitespace", "spacy"])
+def test_what_is_no_code_of_a_language_is_refused(tokenizer, language: str) -> None:
+    with pytest.raises(InputError, match="language must be an ISO 639 code like en or de"):
+        elmore.tokenize("a", tokenizer, language)
+
+
 def test_whitespace_leaves_tokens_alone() -> None:
     assert elmore.tokenize(" don 't\tstop ", "whitespace") == ["don", "'t", "stop"]
 

@@ -14,6 +14,7 @@ from elmore.errors import InputError, require
 TokenizerName = Literal["moses", "whitespace", "spacy"]
 Tokenizer = Callable[[str], list[str]]
 
+_LANGUAGE = re.compile("[a-z]{2,3}")
 _BRACKETS = re.compile(r"\[([^\[\]]+)\]")
 
 
@@ -31,6 +32,8 @@ def tokenize(text: str, tokenizer: TokenizerName = "moses", language: str = "en"
 
 def get_tokenizer(tokenizer: TokenizerName = "moses", language: str = "en") -> Tokenizer:
     """Return the named tokenizer as a function of a text."""
+    if not _LANGUAGE.fullmatch(language):  # Moses would take it for one that it has no rules for
+        raise InputError(f"language must be an ISO 639 code like en or de, got {language!r}")
     match tokenizer:
         case "moses":
             return _moses(language)
