@@ -50,10 +50,11 @@ def test_torch_loads_only_when_it_is_needed(code: str) -> None:
     subprocess.run([sys.executable, "-c", check], check=True, capture_output=True)
 
 
-def test_embedding_does_not_load_the_compiler_of_torch() -> None:
-    """It would take longer than all the rest."""
+@pytest.mark.parametrize("module", ["torch._dynamo", "h5py"])
+def test_embedding_loads_no_more_than_it_needs(module: str) -> None:
+    """PyTorch's compiler would take longer than all the rest."""
     check = "import sys, elmore; elmore.load(device='cpu').embed(['He sat.'])"
-    check += "; sys.exit('torch._dynamo' in sys.modules)"
+    check += f"; sys.exit({module!r} in sys.modules)"
     subprocess.run([sys.executable, "-c", check], check=True, capture_output=True)
 
 

@@ -134,3 +134,23 @@ def test_a_slow_caller_gets_the_same() -> None:
         kept.append(vectors)
     for a, b in zip(kept, expected, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_dropout_is_off_until_the_last_of_several_is_done(bilm: BiLM) -> None:
+    for training in (True, False):
+        bilm.train(training)
+        first, second = batches._evaluating(bilm), batches._evaluating(bilm)
+        with first:
+            second.__enter__()
+            assert not bilm.training
+        assert not bilm.training
+        second.__exit__(None, None, None)
+        assert bilm.training == training
+
+
+def test_reading_on_has_no_dropout(bilm: BiLM) -> None:
+    """Oracle: the same twice, from a biLM that is training."""
+    embedder = Embedder(bilm.train(), device="cpu")
+    first, second = (embedder.embed([["a", "b"]], carry_state=True)[0] for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert bilm.training

@@ -167,11 +167,50 @@ def test_weights_may_change_while_a_stream_is_read(embedder: Embedder, bilm: BiL
     np.testing.assert_allclose(words, by_hand(bilm, sentence), atol=1e-6)
 
 
-def test_weights_may_get_another_type(embedder: Embedder, bilm: BiLM) -> None:
+@pytest.mark.parametrize("smallest", [1, 10**9])
+def test_weights_may_get_another_type(
+    embedder: Embedder, bilm: BiLM, smallest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("elmore.bilm.packed._SMALLEST", smallest)  # with a twin and without
     embedder.embed(SENTENCES)
     bilm.double()
     [vectors, *_] = embedder.embed(SENTENCES)
     np.testing.assert_allclose(vectors, by_hand(bilm, SENTENCES[0]), atol=1e-6)
+
+
+@pytest.mark.parametrize("smallest", [1, 10**9])
+def test_models_of_inference_mode_embed(
+    bilm: BiLM, tmp_path: Path, smallest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("elmore.bilm.packed._SMALLEST", smallest)
+    Embedder(bilm, device="cpu").save(tmp_path / "model")
+    with torch.inference_mode():
+        loaded = elmore.load(tmp_path / "model", device="cpu")
+        for embedder in (loaded, Embedder(loaded.bilm, device="cpu"), loaded):
+            [vectors, *_] = embedder.embed(SENTENCES)
+            np.testing.assert_allclose(vectors, by_hand(bilm, SENTENCES[0]), atol=1e-6)
+
+
+def test_what_is_freed_stays_free(loaded: Embedder) -> None:
+    stream = loaded.stream(many_sentences(40), batch_words=20)
+    next(stream)
+    loaded.free()
+    list(stream)
+    assert not loaded._tables
+
+
+def test_reading_on_leaves_no_layers_behind(embedder: Embedder) -> None:
+    """What was not asked for is not kept, and the text is read as the caller would read it."""
+
+    def text() -> Iterator[list[str]]:
+        for sentence in SENTENCES:
+            assert not torch.is_inference_mode_enabled()
+            yield sentence
+
+    for layers in ("all", "top", 0):
+        for vectors in embedder.embed(text(), layers=layers, carry_state=True):
+            assert vectors.flags.owndata
+            assert vectors.flags.c_contiguous
 
 
 def test_streams_side_by_side_do_not_meet(
@@ -421,7 +460,9 @@ def test_weights_changed_after_loading_count(saved: Path) -> None:
 
 
 @needs_packing
-@pytest.mark.parametrize("again", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+)
 def test_a_packed_model_can_be_copied(saved: Path, again) -> None:
     """Oracle: the model it is a copy of."""
     embedder = elmore.load(saved, device="cpu")

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from itertools import accumulate, chain, pairwise
+from threading import Lock
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -44,18 +46,18 @@ class Flat(NamedTuple):
     lengths: list[int]
 
 
-@torch.inference_mode()
 def in_sequence(
     sentences: Iterable[list[str]], bilm: Twin, words: WordTable, pick: Pick
 ) -> Iterator[Batch]:
     """Embed one sentence after the other, each from the state that the one before left."""
     state: BiLMState | None = None
     for tokens in sentences:
-        rows = to_device(words(frame(tokens)), words.vectors.device)
-        x, mask = words.vectors[rows][None], torch.ones_like(rows, dtype=torch.bool)[None]
-        with _evaluating(bilm):
+        with torch.inference_mode(), _evaluating(bilm):  # not while the next sentence is read
+            rows = to_device(words(frame(tokens)), words.vectors.device)
+            x, mask = words.vectors[rows][None], torch.ones_like(rows, dtype=torch.bool)[None]
             layers, state = bilm.contextualize(x, mask, state)
-        yield [tokens], [pick(layers[:, :, 1:-1])[0].cpu().numpy()]
+            picked = pick(layers[:, :, 1:-1])[0].cpu()
+        yield [tokens], [picked.numpy().copy()]  # a view would keep all layers in memory
 
 
 def in_groups(
@@ -175,12 +177,24 @@ def _flat_windows(sentences: Iterable[list[str]], max_words: int) -> Iterator[Fl
         yield Flat(words, lengths)
 
 
+_evaluated: WeakKeyDictionary[nn.Module, tuple[int, bool]] = WeakKeyDictionary()
+"""How many threads evaluate a biLM, and whether it was training before the first of them."""
+_lock = Lock()
+
+
 @contextmanager
 def _evaluating(bilm: nn.Module) -> Iterator[None]:
     """Switch dropout off for a moment: a task may be training this very biLM."""
-    training = bilm.training
-    bilm.eval()
+    with _lock:
+        count, training = _evaluated.get(bilm, (0, bilm.training))
+        _evaluated[bilm] = count + 1, training
+        bilm.eval()
     try:
         yield
     finally:
-        bilm.train(training)
+        with _lock:
+            count, training = _evaluated.pop(bilm)
+            if count > 1:
+                _evaluated[bilm] = count - 1, training
+            else:
+                bilm.train(training)

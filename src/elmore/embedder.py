@@ -133,7 +133,7 @@ class Embedder:
         self.precision = precision
         self._get_tokenizer = partial(get_tokenizer, tokenizer, language)
         self._twin: Twin | None = None
-        self._twin_of: list[tuple[int, int]] = []
+        self._twin_of: list[tuple[int, int, int]] = []
         self._tables: list[WordTable] = []  # one or none
         self._owns_weights = False  # or somebody else may change them
         self._encode_words: EncodeWords
@@ -149,8 +149,8 @@ class Embedder:
         """The model itself. One that `load` has packed is unpacked, and from now on kept."""
         self._owns_weights = False
         if self._bilm is None:
-            self._bilm = self._plain()
-            self._twin_of = fingerprint(self._bilm)
+            bilm = self._plain()
+            self._bilm, self._twin_of = bilm, fingerprint(bilm)
         return self._bilm
 
     @property
@@ -270,8 +270,13 @@ class Embedder:
     def free(self) -> None:
         """Free what was made to embed fast; it is made again when it is needed."""
         self._tables = []
+        self._twin_of = []  # so that what a stream still has does not come back
         if self._bilm is not None:
             self._twin = None
+
+    def __copy__(self) -> "Embedder":
+        """Return a copy with weights of its own: a change of one must not be one of the other."""
+        return copy.deepcopy(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy is made of: packed weights can't be copied."""

@@ -30,6 +30,30 @@ def test_a_change_counts_though_the_sum_is_the_same() -> None:
     assert fingerprint(module) != before
 
 
+@pytest.mark.parametrize("how", ["assign", "parameter", "data"])
+def test_a_weight_in_the_place_of_another_counts(how: str) -> None:
+    """Though it has the same numbers in another order, and no version counts."""
+    module = nn.Linear(2, 2, bias=False)
+    module.weight = nn.Parameter(torch.arange(4.0).view(2, 2))
+    before = fingerprint(module)
+    other = module.weight.detach().flip(0).clone()
+    if how == "assign":
+        module.load_state_dict({"weight": other}, assign=True)
+    elif how == "parameter":
+        module.weight = nn.Parameter(other)
+    else:
+        module.weight.data = other
+    assert fingerprint(module) != before
+
+
+@torch.inference_mode()
+def test_weights_of_inference_mode_have_no_versions() -> None:
+    module = nn.Linear(2, 2)
+    before = fingerprint(module)
+    module.weight[0, 0] += 1
+    assert fingerprint(module) != before
+
+
 def test_an_optimizer_that_counts_no_versions_is_noticed() -> None:
     module = nn.Linear(8, 8)
     optimizer = torch.optim.AdamW(module.parameters(), fused=True)

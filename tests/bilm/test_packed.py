@@ -100,6 +100,14 @@ def test_sentences_without_words_have_no_vectors(bilm: BiLM) -> None:
 
 @needs_packing
 @torch.inference_mode()
+def test_no_sentences_have_no_layers(bilm: BiLM) -> None:
+    twin = PackedBiLM(bilm.config, bilm.state_dict())
+    x, mask = torch.zeros(0, 4, bilm.config.dim), torch.zeros(0, 4, dtype=torch.bool)
+    assert twin.contextualize(x, mask).layers.shape == bilm.contextualize(x, mask).layers.shape
+
+
+@needs_packing
+@torch.inference_mode()
 def test_a_mark_is_read_once_for_all_sentences(bilm: BiLM) -> None:
     """Oracle: rows counted by hand, in the second layer, which knows nothing of equal words."""
     batch = batch_sentences([["a", "b"], [], ["a", "b"]], lambda words: encode_words(words, 50))

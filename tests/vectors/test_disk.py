@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from threading import Event, Thread
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from elmore.vectors import disk
-from elmore.vectors.disk import Disk, write_all
+from elmore.vectors.disk import Beside, Disk, write_all
 
 
 @given(st.lists(st.binary(max_size=9), max_size=20), st.integers(1, 7), st.sampled_from([1, 3, 99]))
@@ -93,3 +94,45 @@ def test_the_first_error_is_kept_and_nothing_is_written_after_it(
         with pytest.raises(OSError, match="No space left"):
             file.check()
     assert (tmp_path / "x").read_bytes().rstrip(b"\0") == b"before"
+
+
+def test_what_is_started_is_done_in_order_and_not_too_much_waits() -> None:
+    beside, go_on, done = Beside(), Event(), []
+    beside.start(go_on.wait)
+    for i in range(1, Beside.AHEAD):
+        beside.start(done.append, i)
+    one_more = Thread(target=beside.start, args=(done.append, Beside.AHEAD))
+    one_more.start()
+    one_more.join(0.2)
+    assert one_more.is_alive()  # it waits for its turn
+    go_on.set()
+    one_more.join()
+    beside.close()
+    assert done == list(range(1, Beside.AHEAD + 1))
+
+
+@pytest.mark.parametrize("number", [0, 2, 5])
+def test_an_error_comes_out_whenever_it_happened(number: int) -> None:
+    def fail() -> None:
+        raise OSError("no room")
+
+    beside = Beside()
+    with pytest.raises(OSError, match="no room"):
+        for i in range(Beside.AHEAD + 2):
+            beside.start(fail if i == number else int)
+        beside.close()
+
+
+def test_what_waits_behind_other_work_is_read(tmp_path: Path) -> None:
+    with Disk(tmp_path / "x") as file:
+        go_on = Event()
+        file._beside.start(go_on.wait)
+        for place, data in ((0, b"abc"), (3, b"def")):
+            file.put(place, data)
+            file.start()
+        file.seek(1)
+        found = bytearray(4)
+        Thread(target=go_on.set).start()
+        file.readinto(found)
+        assert not file._leaving
+    assert found == b"bcde"

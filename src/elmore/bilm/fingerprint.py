@@ -4,15 +4,19 @@ import torch
 from torch import Tensor, nn
 
 
-def fingerprint(module: nn.Module) -> list[tuple[int, int]]:
-    """Return what changes with the weights.
+def fingerprint(module: nn.Module) -> list[tuple[int, int, int]]:
+    """Return what changes with the weights: where they are, how often they were changed, their sum.
 
     PyTorch counts the versions of a tensor, but not those that fused optimizers make. So their bits
     are summed up too: for the paper's model in a hundredth of the time of 32 sentences.
     """
     weights = list(module.parameters())
     sums = torch.stack([_sum_of_bits(weight) for weight in weights]).tolist()
-    return [(weight._version, bits) for weight, bits in zip(weights, sums, strict=True)]
+    return [(w.data_ptr(), _version(w), bits) for w, bits in zip(weights, sums, strict=True)]
+
+
+def _version(weight: Tensor) -> int:
+    return 0 if weight.is_inference() else weight._version  # those of inference mode have none
 
 
 def _sum_of_bits(weight: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 from elmore.bilm.model import BiLM, BiLMOutput, BiLMState
-from elmore.bilm.products import Arithmetic, PackedConv, PackedFloat, can_pack, pack
+from elmore.bilm.products import Arithmetic, PackedConv, PackedFloat, can_pack, pack_matrix
 from elmore.bilm.unfilled import unfilled
 
 _SMALLEST = 2**16  # below this, a product takes less time than to find out how to do it
@@ -32,7 +32,9 @@ _BYTES_AT_ONCE = 3 * 2**22  # of the input's share of the gates; memory for more
 def worth_packing(bilm: BiLM) -> bool:
     """Tell whether packed weights are of use: on a CPU, for large matrices."""
     large = bilm.config.dim * bilm.config.cell_dim >= _SMALLEST
-    return next(bilm.parameters()).device.type == "cpu" and large and can_pack()
+    weight = next(bilm.parameters())
+    fits = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.bfloat16)
+    return large and fits and can_pack()
 
 
 class PackedBiLM(nn.Module):
@@ -172,10 +174,10 @@ class PackedLSTM(nn.Module):
     ) -> None:
         super().__init__()
         bias = _to_gates(weights.pop("input.bias"))
-        self.input = pack(_to_gates(weights.pop("input.weight")), bias, arithmetic)
-        self.recurrent = pack(_to_gates(weights.pop("recurrent.weight")), None, arithmetic)
+        self.input = pack_matrix(_to_gates(weights.pop("input.weight")), bias, arithmetic)
+        self.recurrent = pack_matrix(_to_gates(weights.pop("recurrent.weight")), None, arithmetic)
         self.project = (
-            pack(2 * weights.pop("project.weight"), None, arithmetic)
+            pack_matrix(2 * weights.pop("project.weight"), None, arithmetic)
             if isinstance(lstm.project, nn.Linear)
             else None
         )
@@ -289,7 +291,7 @@ def _by_position(
     """Return the tokens, position by position from the start or the end, and how many at each."""
     first = (lengths.cumsum(0) - lengths)[order]
     lengths = lengths[order]
-    steps = [int((lengths > t).sum()) for t in range(int(lengths[0]))]
+    steps = [int((lengths > t).sum()) for t in range(max(lengths.tolist(), default=0))]
     rows = [first[:n] + (lengths[:n] - 1 - t if backward else t) for t, n in enumerate(steps)]
     return torch.cat([first[:0], *rows]), steps
 
@@ -304,7 +306,7 @@ def _pieces(
     start = 0
     for count in steps:
         here = set(words[start : start + count])
-        if starts and len(distinct | here) > most:
+        if starts and len(distinct) + len(here - distinct) > most:
             yield starts, counts
             starts, counts, distinct = [], [], set()
         starts.append(start)

@@ -28,7 +28,7 @@ def can_pack(arithmetic: Arithmetic = "float") -> bool:
     )
 
 
-def pack(
+def pack_matrix(
     weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None, arithmetic: Arithmetic
 ) -> "PackedFloat | PackedInt8":
     """Pack a matrix for the arithmetic that is wanted."""

@@ -92,7 +92,7 @@ class Disk(FileIO):
         self._end = 0  # of what it believes to have written
         self._held: list[Piece] = []
         self._size_held = 0
-        self._leaving: deque[list[Piece]] = deque(maxlen=Beside.AHEAD)  # what the thread writes
+        self._leaving: dict[int, list[Piece]] = {}  # what the thread has to write
         self._out = FileIO(path, "r+")  # its own, with a place of its own
         self._beside = Beside()
 
@@ -105,14 +105,13 @@ class Disk(FileIO):
     def start(self) -> None:
         """Begin to write what is held."""
         leaving, self._held, self._size_held = self._held, [], 0
+        self._leaving[id(leaving)] = leaving
         self._beside.start(self._write_out, leaving)
-        self._leaving.append(leaving)
 
     def finish(self) -> None:
         """Write what is held, or remember why not."""
         self.start()
         self._beside.wait()
-        self._leaving.clear()
 
     def check(self) -> None:
         """Raise what has been remembered."""
@@ -142,7 +141,7 @@ class Disk(FileIO):
     def readinto(self, buffer: "Buffer") -> int:
         """Read what has been written."""
         end = self._place + memoryview(buffer).nbytes
-        late = chain(self._held, *self._leaving)
+        late = chain(self._held, *self._leaving.values())
         if any(place < end and self._place < place + _size(some) for place, some in late):
             self.finish()
         super().seek(self._place)
@@ -175,6 +174,8 @@ class Disk(FileIO):
                     write_all(self._out, [buffer for _, buffer in run])
         except OSError as error:
             self.error = error
+        finally:
+            del self._leaving[id(pieces)]
 
 
 def _runs(pieces: list[Piece]) -> Iterable[list[Piece]]:
