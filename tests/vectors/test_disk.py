@@ -104,10 +104,11 @@ def test_what_is_started_is_done_in_order_and_not_too_much_waits() -> None:
     one_more = Thread(target=beside.start, args=(done.append, Beside.AHEAD))
     one_more.start()
     one_more.join(0.2)
-    assert one_more.is_alive()  # it waits for its turn
+    waits = one_more.is_alive()
     go_on.set()
     one_more.join()
     beside.close()
+    assert waits
     assert done == list(range(1, Beside.AHEAD + 1))
 
 
