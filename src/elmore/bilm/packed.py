@@ -134,17 +134,19 @@ class PackedBiLM(nn.Module):
         N, D = x.shape
         L = self.config.num_layers
         order = lengths.argsort(descending=True)  # the longest sentence first
+        back = order.argsort()
+        steps = [int((lengths > t).sum()) for t in range(max(lengths.tolist(), default=0))]
         before = [_reorder(of_layer, order) for of_layer in state]
         layers = x.new_empty(L + 1, N, 2 * D)
         torch.cat([x, x], dim=1, out=layers[0])
         after: BiLMState = []
         for d, stack in enumerate((self.forward_lstms, self.backward_lstms)):
-            rows, steps = _by_position(lengths, order, backward=bool(d))
+            rows = _by_position(lengths, order, steps, backward=bool(d))
             numbers = None if words is None else words[rows].tolist()
             outputs, last = self._read(stack, x[rows], steps, before[d * L :][:L], numbers)
             for j, y in enumerate(outputs, start=1):
                 layers[j, :, d * D : (d + 1) * D].index_copy_(0, rows, y)
-            after += [_reorder(of_layer, order.argsort()) for of_layer in last]
+            after += [_reorder(of_layer, back) for of_layer in last]
         return layers, after
 
     def _read(
@@ -286,14 +288,13 @@ def _undo(name: str, value: Tensor) -> Tensor:
 
 
 def _by_position(
-    lengths: Int[Tensor, " B"], order: Int[Tensor, " B"], *, backward: bool
-) -> tuple[Int[Tensor, " N"], list[int]]:
-    """Return the tokens, position by position from the start or the end, and how many at each."""
+    lengths: Int[Tensor, " B"], order: Int[Tensor, " B"], steps: Sequence[int], *, backward: bool
+) -> Int[Tensor, " N"]:
+    """Return the tokens position by position, from the start or from the end of a sentence."""
     first = (lengths.cumsum(0) - lengths)[order]
     lengths = lengths[order]
-    steps = [int((lengths > t).sum()) for t in range(max(lengths.tolist(), default=0))]
     rows = [first[:n] + (lengths[:n] - 1 - t if backward else t) for t, n in enumerate(steps)]
-    return torch.cat([first[:0], *rows]), steps
+    return torch.cat([first[:0], *rows])
 
 
 def _pieces(
