@@ -14,8 +14,8 @@ from torch import Tensor
 # should not be of it. A small array is sooner copied than its place replaced.
 _LEAST_LENT = 2**24
 _MOST_LENT = 2**32
-_SLOTS = 32
-_LARGEST_SLOT = 2**22
+_SLOTS = 32  # copies on their way at once, before one has to wait
+_LARGEST_SLOT = 2**22  # larger ones are rare, and not worth keeping
 _lent: list[tuple[weakref.ref[np.ndarray], int]] = []
 _lock = Lock()
 
