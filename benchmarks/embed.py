@@ -7,8 +7,8 @@ elmore remembers token vectors, so it is measured twice: with words that it has 
 is nearly all of a text, and with words that are all new.
 """
 
+import argparse
 import random
-import sys
 import tempfile
 import time
 import warnings
@@ -102,7 +102,10 @@ def programs(bilm: elmore.BiLM) -> Iterator[Program]:
 def main() -> None:
     """Print one line a program."""
     warnings.filterwarnings("ignore", ".*projections", UserWarning)  # no oneDNN for nn.LSTM
-    size = sys.argv[1] if len(sys.argv) > 1 else "original"
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    sizes = ["tiny", "small", "medium", "original"]
+    parser.add_argument("size", nargs="?", default="original", choices=sizes)
+    size = parser.parse_args().size
     torch.manual_seed(0)
     bilm = elmore.BiLM(getattr(elmore.BiLMConfig, size)())
     batch = sentences()
