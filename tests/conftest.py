@@ -1,5 +1,6 @@
 """One seed, one thread, a tiny biLM, and the shared data where it is present."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,10 @@ from elmore.bilm.model import BiLM
 from elmore.embedder import Embedder
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+# Without a GPU, kernels run in Triton's interpreter. Triton reads this when it is imported.
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
 
 # Two test processes on two cores: more threads would only get in each other's way.
 torch.set_num_threads(1)

@@ -1,6 +1,7 @@
-"""Oracle: the reference path, in float32, on the same device."""
+"""Oracle: the reference in plain PyTorch, in float32, on the same device."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -23,12 +24,13 @@ WORDS = ["a", "the", "banana", "</S>", "<S>", "x" * 60, "é" * 23, "", "of", "Mi
 
 def config(**changes: object) -> BiLMConfig:
     sizes = {
-        "filters": ((1, 4), (2, 8), (3, 20), (7, 130)),
+        "max_characters": 20,
+        "filters": ((1, 4), (2, 8), (3, 20), (7, 40)),  # more than a program's tile of filters
         "dim": 24,
         "cell_dim": 96,
         "num_highways": 1,
         "dropout": 0.0,
-        "cell_clip": 0.5,  # low, so that the bounds are met
+        "cell_clip": 0.5,  # low, so that values are clipped
         "projection_clip": 0.4,
     }
     return BiLMConfig(**{**sizes, **changes})
@@ -48,12 +50,12 @@ def model(bilm_config: BiLMConfig, V: int = 300, scale: float = 6) -> LanguageMo
 
 def batch(bilm_config: BiLMConfig, B: int = 5, T: int = 4, V: int = 300) -> LMBatch:
     if bilm_config.vocab_size is None:
-        distinct = encode_words(WORDS)
+        distinct = encode_words(WORDS, bilm_config.max_characters)
     else:
         distinct = torch.arange(1, len(WORDS) + 1)
     words = torch.randint(len(WORDS), (2, B, T))
     targets = torch.randint(V, (2, B, T))
-    continues = torch.rand(2, B, T) < 0.7  # many sentences start, in every place of the window
+    continues = torch.rand(2, B, T) < 0.7  # sentences start at every position of the window
     return LMBatch(*(x.to(DEVICE) for x in (distinct, words, targets, continues)))
 
 
@@ -78,17 +80,6 @@ def gradients(
     lm: nn.Module, monkeypatch: pytest.MonkeyPatch, *args: object, fast: bool, bf16: bool = False
 ) -> tuple[LMOutput, dict[str, Tensor]]:
     monkeypatch.setattr(kernels, "usable", lambda x: fast)
-    if DEVICE == "cpu":
-        monkeypatch.setattr(
-            kernels, "compute_dtype", lambda _: torch.bfloat16 if bf16 else torch.float32
-        )
-        for name in ("lstm", "characters", "softmax"):
-            module = __import__(f"elmore.bilm.kernels.{name}", fromlist=["x"])
-            monkeypatch.setattr(module, "compute_dtype", kernels.compute_dtype)
-            if name != "characters":
-                monkeypatch.setattr(
-                    module, "multiply", lambda a, b, out: out.copy_(a.float() @ b.float())
-                )
     lm = copy.deepcopy(lm)
     with torch.autocast(DEVICE, torch.bfloat16, enabled=bf16):
         output = lm(*args)
@@ -96,22 +87,20 @@ def gradients(
     return output, {name: p.grad for name, p in lm.named_parameters() if p.grad is not None}
 
 
-def relative_error(found: Tensor, expected: Tensor) -> float:
-    return ((found - expected).norm() / expected.norm().clamp_min(1e-12)).item()
+def relative_error(x: Tensor, expected: Tensor) -> float:
+    return ((x - expected).norm() / expected.norm().clamp_min(1e-12)).item()
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "carried"),
     [
-        {},
-        {"residual": False, "num_layers": 3, "activation": "tanh"},
-        {"cell_clip": None, "projection_clip": None},
-        {"vocab_size": 50},
-        {"project_filters": False, "dim": 162, "cell_dim": 70, "char_dim": 5},
+        ({}, True),
+        ({"residual": False, "num_layers": 3, "activation": "tanh"}, False),
+        ({"cell_clip": None, "projection_clip": None, "vocab_size": 50}, True),
+        ({"project_filters": False, "dim": 72, "cell_dim": 70, "char_dim": 5}, False),
     ],
-    ids=["paper", "no-residual", "no-clip", "word-input", "odd-sizes"],
+    ids=["paper", "no-residual", "words-no-clip", "odd-sizes"],
 )
-@pytest.mark.parametrize("carried", [False, True], ids=["fresh", "carried"])
 def test_equals_the_reference_in_float32(
     changes: dict[str, object], carried: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,38 +108,60 @@ def test_equals_the_reference_in_float32(
     lm = model(sizes)
     args = batch(sizes), some_state(sizes) if carried else None, negatives()
     expected, expected_grads = gradients(lm, monkeypatch, *args, fast=False)
-    found, grads = gradients(lm, monkeypatch, *args, fast=True)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    output, grads = gradients(lm, monkeypatch, *args, fast=True)
+    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
     assert grads.keys() == expected_grads.keys()
     for name, grad in grads.items():
         assert grad.dtype == torch.float32
         assert relative_error(grad, expected_grads[name]) < 1e-4, name
 
 
-@pytest.mark.skipif(DEVICE == "cpu", reason="the interpreter's bfloat16 is not to be trusted")
-def test_bfloat16_stays_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = config(cell_clip=3.0, projection_clip=3.0)
+# Triton's interpreter gets `tl.dot` in bfloat16 wrong, which the kernels for characters use.
+@pytest.mark.parametrize("vocab_size", [None, 50] if DEVICE == "cuda" else [50])
+def test_bfloat16_stays_close(vocab_size: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = config(cell_clip=3.0, projection_clip=3.0, vocab_size=vocab_size)
     lm = model(sizes, scale=2)
-    args = batch(sizes, B=40), some_state(sizes, B=40), negatives()
+    args = batch(sizes, B=12), some_state(sizes, B=12), negatives()
     expected, expected_grads = gradients(lm, monkeypatch, *args, fast=False)
-    found, grads = gradients(lm, monkeypatch, *args, fast=True, bf16=True)
-    assert found.loss.item() == pytest.approx(expected.loss.item(), rel=1e-3)
-    assert found.state[0].cell.dtype == torch.float32
+    output, grads = gradients(lm, monkeypatch, *args, fast=True, bf16=True)
+    assert output.loss.item() == pytest.approx(expected.loss.item(), rel=1e-3)
+    assert output.state[0].cell.dtype == torch.float32
     for name, grad in grads.items():
-        # Rounding changes which of two windows is the larger, which moves a filter's gradient.
+        # Rounding can change which window is the maximum, which moves a filter's gradient.
         bound = 0.2 if "convs" in name or "encode.embed" in name else 0.05
         assert relative_error(grad, expected_grads[name]) < bound, name
 
 
-def test_every_target_drawn_and_none_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = config()
-    lm = model(sizes)
-    window = batch(sizes)
-    tries = torch.tensor(500.0, device=DEVICE)
-    for ids in (torch.arange(300), torch.arange(300, 310)):
-        lm.softmax = Softmax(dim=sizes.dim, vocab_size=310).to(DEVICE)
-        args = window, None, Negatives(ids.to(DEVICE), tries)
-        _, expected = gradients(lm, monkeypatch, *args, fast=False)
-        _, found = gradients(lm, monkeypatch, *args, fast=True)
-        for name in ("softmax.weight", "softmax.bias"):
-            assert relative_error(found[name], expected[name]) < 1e-4, name
+def test_characters_of_more_words_than_a_program_takes() -> None:
+    from elmore.bilm.kernels.characters import encode
+
+    encoder = BiLM(config(max_characters=8)).to(DEVICE).encode
+    ids = encode_words([f"{'w' * (n % 7)}{n}" for n in range(70)], 8).to(DEVICE)
+    results = []
+    for run in (encoder, partial(encode, encoder)):
+        encoder.zero_grad()
+        output = run(ids)
+        output.backward(torch.linspace(-1, 1, output.numel(), device=DEVICE).view_as(output))
+        results.append([output, *(p.grad for p in encoder.parameters())])
+    for ours, theirs in zip(*results, strict=True):
+        assert relative_error(ours, theirs) < 1e-4
+
+
+@pytest.mark.parametrize("drawn", [range(300), range(300, 310)], ids=["all", "none"])
+def test_sampled_softmax_with_all_or_no_targets_among_the_negatives(
+    drawn: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    softmax = Softmax(dim=24, vocab_size=310).to(DEVICE)
+    sample = Negatives(torch.tensor(drawn, device=DEVICE), torch.tensor(500.0, device=DEVICE))
+    targets = torch.randint(300, (40,), device=DEVICE)
+    h = torch.randn(40, 24, device=DEVICE, requires_grad=True)
+    results = []
+    for fast in (False, True):
+        monkeypatch.setattr(kernels, "usable", lambda _, fast=fast: fast)
+        softmax.zero_grad()
+        h.grad = None
+        nll = softmax(h, targets, sample)
+        nll.backward(torch.linspace(1, 2, 40, device=DEVICE))
+        results.append([nll, h.grad, softmax.weight.grad, softmax.bias.grad])
+    for ours, theirs in zip(*results, strict=True):
+        assert relative_error(ours, theirs) < 1e-4

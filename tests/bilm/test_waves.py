@@ -31,10 +31,6 @@ def both(
     monkeypatch.setattr(kernels, "usable", lambda _: False)
     expected = StreamedBiLM(bilm)._run(x, continues)
     monkeypatch.setattr(kernels, "usable", lambda _: True)
-    if DEVICE == "cpu":
-        from elmore.bilm.kernels import waves
-
-        monkeypatch.setattr(waves, "multiply", lambda a, b, out: out.copy_(a.float() @ b.float()))
     run = StreamedBiLM(bilm)._run
     found = [run(x, continues) for _ in range(3 if DEVICE == "cuda" else 1)][-1]  # a replay too
     return torch.stack(found), torch.stack(expected)
@@ -61,14 +57,13 @@ def test_waves_give_what_layers_give(
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=5e-5)
 
 
-@pytest.mark.skipif(DEVICE == "cpu", reason="the interpreter's bfloat16 is not to be trusted")
 @torch.inference_mode()
 def test_bfloat16_stays_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not farther from float32 than the reference path in bfloat16 is."""
-    bilm = some_bilm(dim=64, cell_dim=256, cell_clip=3.0, projection_clip=3.0)
+    """Rounding errors are about as large as those of the reference in bfloat16."""
+    bilm = some_bilm(cell_clip=3.0, projection_clip=3.0)
     torch.manual_seed(1)
-    _, exact = both(bilm, monkeypatch, T=20, B=40)
+    _, exact = both(bilm, monkeypatch, T=8, B=8)
     torch.manual_seed(1)
-    found, expected = both(bilm.bfloat16(), monkeypatch, T=20, B=40)
+    found, expected = both(bilm.bfloat16(), monkeypatch, T=8, B=8)
     ours, theirs = ((x.float() - exact).norm() for x in (found, expected))
-    assert ours < 1.1 * theirs
+    assert ours < 1.5 * theirs

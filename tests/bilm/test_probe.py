@@ -1,0 +1,104 @@
+"""Oracle: the list of things without which the kernels cannot run, each taken away in turn."""
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+import torch
+from torch import Tensor
+
+from elmore.bilm import kernels
+from tests.gpu import DEVICE, needs_kernels
+
+on_gpu = cast("Tensor", SimpleNamespace(is_cuda=True, device=torch.device("cuda:0")))
+
+
+@pytest.fixture(autouse=True)
+def _not_probed_yet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv("ELMORE_KERNELS", raising=False)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (8, 0))
+    kernels._supported.cache_clear()
+    yield
+    kernels._supported.cache_clear()
+
+
+def test_a_gpu_whose_probe_succeeds_is_usable_and_probed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    probed = []
+    probe = SimpleNamespace(run_probe=probed.append)
+    monkeypatch.setitem(sys.modules, "elmore.bilm.kernels.probe", probe)
+    with warnings.catch_warnings(action="error"):
+        assert [kernels.usable(on_gpu) for _ in range(3)] == [True] * 3
+    assert probed == [on_gpu.device]
+
+
+def no_compiler(device: torch.device) -> None:
+    raise RuntimeError("Failed to find C compiler")
+
+
+def old_pytorch(device: torch.device) -> None:
+    raise TypeError("bmm() got an unexpected keyword argument 'out_dtype'")
+
+
+@pytest.mark.parametrize(
+    ("run_probe", "reason"),
+    [
+        (no_compiler, "cuda:0: RuntimeError: Failed to find C compiler"),
+        (old_pytorch, "cuda:0: TypeError: bmm"),
+    ],
+)
+def test_a_failed_probe_warns_once_and_falls_back(
+    run_probe: Callable[[torch.device], None], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = SimpleNamespace(run_probe=run_probe)
+    monkeypatch.setitem(sys.modules, "elmore.bilm.kernels.probe", probe)
+    with pytest.warns(RuntimeWarning, match=reason) as caught:
+        assert [kernels.usable(on_gpu) for _ in range(3)] == [False] * 3
+    assert len(caught) == 1
+
+
+def test_a_missing_triton_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "elmore.bilm.kernels.probe", raising=False)
+    monkeypatch.setitem(sys.modules, "triton", None)
+    with pytest.warns(RuntimeWarning, match="cuda:0: ModuleNotFoundError: .*triton"):
+        assert not kernels.usable(on_gpu)
+
+
+def test_an_old_gpu_is_not_probed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (7, 5))
+    with pytest.warns(RuntimeWarning, match=r"compute capability 7\.5, and 8\.0 is needed"):
+        assert not kernels.usable(on_gpu)
+
+
+def test_the_environment_variable_switches_kernels_off_without_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ELMORE_KERNELS", "0")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (7, 5))
+    with warnings.catch_warnings(action="error"):
+        assert not kernels.usable(on_gpu)
+
+
+def test_tensors_on_a_cpu_are_left_to_the_reference() -> None:
+    assert not kernels.usable(torch.zeros(1))
+
+
+class TestProbe:
+    pytestmark = needs_kernels
+    dtype = torch.bfloat16 if DEVICE == "cuda" else torch.float32  # all that the interpreter has
+
+    def test_it_runs_here(self) -> None:
+        from elmore.bilm.kernels.probe import run_probe
+
+        run_probe(torch.device(DEVICE), self.dtype)
+
+    def test_it_notices_a_wrong_result(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from elmore.bilm.kernels import probe
+
+        monkeypatch.setattr(probe, "multiply", lambda a, b, out: out.fill_(1))
+        with pytest.raises(RuntimeError, match="wrong result"):
+            probe.run_probe(torch.device(DEVICE), self.dtype)
