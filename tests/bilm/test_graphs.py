@@ -1,0 +1,91 @@
+"""Oracle: the same function without a graph. Without a GPU, a stub that counts the captures."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from elmore.bilm.kernels.graphs import CapturedFunction
+
+needs_gpu = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+class TestWhichGraphsAreKept:
+    @pytest.fixture(autouse=True)
+    def captured(self, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, torch.dtype]]:
+        """The size and dtype of the first input of each capture."""
+        captured = []
+
+        def capture(self: CapturedFunction, tensors: Sequence[Tensor]) -> object:
+            captured.append((len(tensors[0]), tensors[0].dtype))
+            return lambda *_: ("replayed",)
+
+        monkeypatch.setattr(CapturedFunction, "_capture", capture)
+        return captured
+
+    def test_a_shape_is_captured_after_its_warm_up(self, captured: list) -> None:
+        run = CapturedFunction(lambda x: [x + 1], warm_up=2)
+        results = [run(torch.zeros(1))[0] for _ in range(4)]
+        assert results == [1, 1, "replayed", "replayed"]
+        assert captured == [(1, torch.float32)]
+
+    def test_shapes_and_dtypes_of_all_inputs_count(self, captured: list) -> None:
+        run = CapturedFunction(lambda *_: [], warm_up=0)
+        one, two, whole = torch.zeros(1), torch.zeros(2), torch.zeros(1, dtype=torch.int64)
+        for _ in range(2):
+            for inputs in ([one, one], [one, two], [one, whole], [whole, one]):
+                run(*inputs)
+        assert len(captured) == 4
+
+    def test_the_least_recently_used_graph_is_dropped(self, captured: list) -> None:
+        run = CapturedFunction(lambda x: [x], warm_up=0, max_graphs=2)
+        for size in (1, 2, 1, 3, 1, 2):
+            run(torch.zeros(size))
+        assert [size for size, _ in captured] == [1, 2, 3, 2]
+
+
+class TestOnGpu:
+    pytestmark = needs_gpu
+
+    def test_results_equal_those_without_a_graph(self) -> None:
+        def run(x: Tensor, y: Tensor) -> list[Tensor]:
+            hidden = (x @ x.mT).softmax(dim=-1)  # a temporary tensor, to be overwritten
+            return [hidden @ x, y[1:].T, (x.sum(dim=0) > 0)]  # also a view, and booleans
+
+        captured = CapturedFunction(run, max_graphs=3)
+        for round_ in range(4):
+            for size in (300, 20, 1000, 7):  # one more than is kept
+                x = torch.randn(size, 64, device="cuda", dtype=torch.bfloat16)
+                y = torch.randint(round_ + 5, (size, 3), device="cuda")
+                for ours, theirs in zip(captured(x, y), run(x, y), strict=True):
+                    assert torch.equal(ours, theirs)
+
+    def test_graphs_share_their_memory(self) -> None:
+        captured = CapturedFunction(lambda x: [x * 2, x.sort().values], warm_up=0)
+        largest = torch.ones(2**24, device="cuda")
+        before = torch.cuda.memory_reserved()
+        captured(largest)
+        with_one = torch.cuda.memory_reserved()
+        for size in range(1, 16):
+            captured(largest[: -1024 * size])
+        assert with_one - before >= 3 * largest.nbytes
+        assert torch.cuda.memory_reserved() - before < 1.1 * (with_one - before)
+
+    def test_generators_start_from_their_seed(self) -> None:
+        own = torch.Generator("cuda")
+
+        def draw(x: Tensor) -> list[Tensor]:
+            return [torch.rand_like(x), torch.empty_like(x).exponential_(generator=own)]
+
+        def seeded(run: object, seed: int) -> list[Tensor]:
+            torch.manual_seed(seed)
+            own.manual_seed(seed)
+            return [y.clone() for y in run(torch.zeros(100, device="cuda"))]
+
+        captured = CapturedFunction(draw, [own])
+        for seed in (1, 2, 3, 2):
+            assert all(map(torch.equal, seeded(captured, seed), seeded(draw, seed)))
