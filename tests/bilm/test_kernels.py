@@ -132,11 +132,21 @@ def test_bfloat16_stays_close(vocab_size: int | None, monkeypatch: pytest.Monkey
         assert relative_error(grad, expected_grads[name]) < bound, name
 
 
-def test_characters_of_more_words_than_a_program_takes() -> None:
+MANY = [f"{'w' * (n % 7)}{n}" for n in range(70)]
+LONG = ["".join(f"{n * n:x}" for n in range(k, k + 99)) for k in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("words", "changes"),
+    [(MANY, {"max_characters": 8}), (LONG, {"max_characters": 300, "filters": ((3, 50),)})],
+    ids=["more-words-than-a-tile", "more-characters-than-a-byte"],
+)
+def test_characters_equal_the_reference(words: list[str], changes: dict[str, object]) -> None:
     from elmore.bilm.kernels.characters import encode
 
-    encoder = BiLM(config(max_characters=8)).to(DEVICE).encode
-    ids = encode_words([f"{'w' * (n % 7)}{n}" for n in range(70)], 8).to(DEVICE)
+    sizes = config(**changes)
+    encoder = BiLM(sizes).to(DEVICE).encode
+    ids = encode_words(words, sizes.max_characters).to(DEVICE)
     results = []
     for run in (encoder, partial(encode, encoder)):
         encoder.zero_grad()

@@ -15,7 +15,7 @@ from elmore.bilm import kernels
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 from elmore.bilm.model import BiLM, BiLMState
 from elmore.bilm.softmax import Negatives, Softmax
-from elmore.bilm.token_encoder import CharEncoder
+from elmore.bilm.token_encoder import CharEncoder, word_ends
 from elmore.text.windows import LMBatch
 
 
@@ -82,12 +82,12 @@ def _run_fast(
     bilm: BiLM, batch: LMBatch, state: BiLMState | None
 ) -> tuple[Float[Tensor, "2 T B D"], BiLMState]:
     """Do the same on a CUDA device, both directions at once."""
-    from elmore.bilm.kernels.characters import encode, ends_of
+    from elmore.bilm.kernels.characters import encode
     from elmore.bilm.kernels.lstm import run_layer
 
     distinct, words = batch.distinct.long(), batch.words.mT.long()
     if isinstance(bilm.encode, CharEncoder):
-        order = ends_of(distinct).argsort()  # words that are encoded together: of one length
+        order = word_ends(distinct).argsort()  # so that a program's words are of similar length
         vectors = encode(bilm.encode, distinct[order])
         words = order.argsort()[words]
     else:

@@ -5,7 +5,6 @@ N tokens, C characters per token, E character dim, F filters, D token dim.
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -75,14 +74,19 @@ class CharEncoder(nn.Module):
         return x.unflatten(0, ids.shape[:-1])
 
 
-def trim(ids: Int[Tensor, "N C"], widest: int) -> Int[Tensor, "N c"]:
-    """Leave out characters that change nothing: [b a t _ _ _ _ _] -> [b a t _ _] for width 2.
+def word_ends(ids: Int[Tensor, "N C"]) -> Int[Tensor, " N"]:
+    """Return the number of characters before each word's padding: [b a t _ _ _] -> 3.
 
-    Beyond the end of a word all windows are alike, so the first of them stands for all.
+    From there on, all windows of a filter see the same values. So the windows that start at or
+    before a word's end include its exact maximum, and the characters after them can be dropped.
     """
-    array = ids.numpy()  # PyTorch would wake all its threads for so little
-    used = np.flatnonzero((array != array[:, -1:]).any(axis=0))
-    return ids[:, : used.max(initial=-1) + 1 + widest]
+    position = torch.arange(1, ids.shape[1] + 1, dtype=torch.int32, device=ids.device)
+    return ((ids != ids[:, -1:]) * position).amax(dim=1)
+
+
+def trim(ids: Int[Tensor, "N C"], widest: int) -> Int[Tensor, "N c"]:
+    """Drop padding that changes no maximum: [b a t _ _ _ _ _] -> [b a t _ _] for width 2."""
+    return ids[:, : max(word_ends(ids).tolist(), default=0) + widest]
 
 
 class Highway(nn.Module):
