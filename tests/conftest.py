@@ -16,7 +16,8 @@ SHARED = Path(__file__).parents[2] / "shared" / "data"
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-# Two test processes on two cores: more threads would only get in each other's way.
+# Two test processes on two cores: more threads would only compete, also in subprocesses.
+os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
 
 

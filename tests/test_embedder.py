@@ -4,7 +4,9 @@ import copy
 import gc
 import pickle
 import random
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import elmore
-from elmore.bilm import word_table
 from elmore.bilm.model import BiLM
-from elmore.bilm.products import can_pack
 from elmore.embedder import Embedder
 from elmore.errors import InputError
+from elmore.inference import cpu, word_cache
+from elmore.inference.packed import can_pack
 from elmore.text.characters import NUM_CHARACTERS, encode_sentences
 
 SENTENCES = [
@@ -86,121 +88,135 @@ def test_any_batch_and_any_order_agree(embedder: Embedder, batch_words: int) -> 
         np.testing.assert_allclose(vectors, expected[i], atol=1e-5)
 
 
-def counting(embedder: Embedder) -> list[int]:
-    """How many distinct words each call of the token layer encodes, from now on."""
+def counting(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many distinct words each call of the token encoder gets, from now on."""
     encoded: list[int] = []
-    encode = embedder._fast().encode
-    encode.register_forward_hook(lambda _, args, __: encoded.append(len(args[0].unique(dim=0))))
+    engine = embedder._runner.engine
+    encode = engine.encode
+
+    def count(ids: torch.Tensor) -> torch.Tensor:
+        encoded.append(len(ids.unique(dim=0)))
+        return encode(ids)
+
+    monkeypatch.setattr(engine, "encode", count)
     return encoded
 
 
-def test_each_distinct_word_is_encoded_once(embedder: Embedder) -> None:
-    encoded = counting(embedder)
-    sentences = many_sentences(200)
-    embedder.embed(sentences, batch_words=200)
-    distinct = {word for words in sentences for word in words}
-    assert sum(encoded) == len(distinct) + 2  # <S> and </S>
-
-
-@pytest.fixture
-def loaded(bilm: BiLM, tmp_path: Path) -> Embedder:
-    """An embedder whose weights nobody else has."""
-    Embedder(bilm, device="cpu").save(tmp_path / "loaded")
-    return elmore.load(tmp_path / "loaded", device="cpu")
-
-
-@pytest.mark.parametrize("whose", ["loaded", "embedder"])
-def test_words_are_remembered_from_call_to_call(request: pytest.FixtureRequest, whose: str) -> None:
-    embedder = request.getfixturevalue(whose)
-    encoded = counting(embedder)
+def test_each_distinct_word_is_encoded_once_for_all_calls(
+    embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded = counting(embedder, monkeypatch)
     sentences = many_sentences(200)
     first = embedder.embed(sentences, batch_words=200)
-    count = sum(encoded)
+    distinct = {word for words in sentences for word in words}
+    assert sum(encoded) == len(distinct)
     again = embedder.embed(reversed(sentences), batch_words=300)
     embedder.word_vectors(sentences[0])
-    assert sum(encoded) == count
+    assert sum(encoded) == len(distinct)
     for a, b in zip(first, reversed(again), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
     embedder.word_vectors(["new"])
-    assert sum(encoded) == count + 1
+    assert sum(encoded) == len(distinct) + 1
+    embedder.free()
+    embedder.embed(sentences)
+    assert sum(encoded) == 2 * len(distinct) + 1
 
 
-def test_what_is_remembered_has_bounds(loaded: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(word_table._WORDS, "cpu", 10)
-    streams = [loaded.stream(many_sentences(3)) for _ in range(5)]
-    for stream in streams:
-        next(stream)
-    for stream in streams:
-        list(stream)
-    assert len(loaded._tables) <= 1
-    loaded.embed([[f"word{n}" for n in range(50)]])
-    assert all(len(table.vectors) <= 10 for table in loaded._tables)
+SMALLEST = pytest.mark.parametrize("smallest", [1, 10**9], ids=["packed", "plain"])
 
 
-@pytest.mark.parametrize("smallest", [1, 10**9])
-def test_weights_may_change_uncounted(
-    loaded: Embedder, smallest: int, monkeypatch: pytest.MonkeyPatch
+@SMALLEST
+@pytest.mark.parametrize("part", ["forward_lstms.0.input.weight", "encode.embed.weight"])
+def test_an_embedder_owns_its_weights_until_refreshed(
+    bilm: BiLM, smallest: int, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Oracle: the biLM itself, after steps of an optimizer that counts no versions."""
-    monkeypatch.setattr("elmore.bilm.packed._SMALLEST", smallest)  # with a twin and without
-    loaded.embed(SENTENCES)
-    bilm = loaded.bilm
-    optimizer = torch.optim.AdamW(bilm.parameters(), fused=True)
-    for _ in range(2):
-        for parameter in bilm.parameters():
-            parameter.grad = torch.ones_like(parameter)
-        optimizer.step()
-        for _ in range(2):
-            [vectors, *_] = loaded.embed(SENTENCES)
-            np.testing.assert_allclose(vectors, by_hand(bilm, SENTENCES[0]), atol=1e-6)
+    """Oracle: the biLM by hand, after its weights were changed in place."""
+    monkeypatch.setattr(cpu, "_SMALLEST", smallest)
+    embedder = Embedder(bilm, device="cpu")
+    before = embedder.embed(SENTENCES)
+    with torch.no_grad():
+        bilm.get_parameter(part).mul_(1.5)
+    for a, b in zip(embedder.embed(SENTENCES), before, strict=True):
+        np.testing.assert_array_equal(a, b)
+    stream = embedder.stream(SENTENCES)
+    embedder.refresh()
+    after = embedder.embed(SENTENCES)
+    np.testing.assert_allclose(after[0], by_hand(bilm, SENTENCES[0]), atol=1e-6)
+    assert not np.array_equal(after[0], before[0])
+    for (_, a), b in zip(stream, before, strict=True):  # began with the weights of before
+        np.testing.assert_array_equal(a, b)
 
 
-def test_weights_may_change_while_a_stream_is_read(embedder: Embedder, bilm: BiLM) -> None:
-    """Oracle: the biLM itself. What the stream has learned before is not to be kept."""
-    stream = embedder.stream(many_sentences(40), batch_words=20)
-    next(stream)
-    bilm.get_parameter("encode.project.weight").data.mul_(1.5)
-    [vectors] = embedder.embed(SENTENCES[:1])
-    np.testing.assert_allclose(vectors, by_hand(bilm, SENTENCES[0]), atol=1e-6)
-    list(stream)
-    [words] = embedder.embed([sentence := many_sentences(1)[0]])
-    np.testing.assert_allclose(words, by_hand(bilm, sentence), atol=1e-6)
-
-
-@pytest.mark.parametrize("smallest", [1, 10**9])
-def test_weights_may_get_another_type(
-    embedder: Embedder, bilm: BiLM, smallest: int, monkeypatch: pytest.MonkeyPatch
+@SMALLEST
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_model_passed_in_stays_as_it_is(
+    bilm: BiLM, smallest: int, precision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("elmore.bilm.packed._SMALLEST", smallest)  # with a twin and without
-    embedder.embed(SENTENCES)
-    bilm.double()
+    monkeypatch.setattr(cpu, "_SMALLEST", smallest)
+    bilm.double().train()
+    bilm.forward_lstms[0].requires_grad_(False)
+    names = list(dict(bilm.named_modules()))
+    before = {name: (p, p.clone(), p.requires_grad) for name, p in bilm.named_parameters()}
+    embedder = Embedder(bilm, device="cpu", precision=precision)
     [vectors, *_] = embedder.embed(SENTENCES)
-    np.testing.assert_allclose(vectors, by_hand(bilm, SENTENCES[0]), atol=1e-6)
+    embedder.embed(SENTENCES, carry_state=True)
+    assert embedder.bilm is bilm
+    assert list(dict(bilm.named_modules())) == names
+    assert all(module.training for module in bilm.modules())
+    for name, parameter in bilm.named_parameters():
+        assert parameter is before[name][0]
+        assert parameter.dtype == torch.float64
+        assert torch.equal(parameter, before[name][1])
+        assert parameter.requires_grad == before[name][2]
+    bound = 1e-5 if precision == "fp32" else 0.05
+    np.testing.assert_allclose(vectors, by_hand(bilm.eval(), SENTENCES[0]), atol=bound)
 
 
-@pytest.mark.parametrize("smallest", [1, 10**9])
-def test_models_of_inference_mode_embed(
+@SMALLEST
+def test_models_made_in_inference_mode_embed(
     bilm: BiLM, tmp_path: Path, smallest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("elmore.bilm.packed._SMALLEST", smallest)
+    monkeypatch.setattr(cpu, "_SMALLEST", smallest)
     Embedder(bilm, device="cpu").save(tmp_path / "model")
     with torch.inference_mode():
         loaded = elmore.load(tmp_path / "model", device="cpu")
         for embedder in (loaded, Embedder(loaded.bilm, device="cpu"), loaded):
             [vectors, *_] = embedder.embed(SENTENCES)
             np.testing.assert_allclose(vectors, by_hand(bilm, SENTENCES[0]), atol=1e-6)
+    [vectors, *_] = loaded.embed([["another"], *SENTENCES[1:]])
+    np.testing.assert_allclose(vectors, by_hand(bilm, ["another"]), atol=1e-6)
 
 
-def test_what_is_freed_stays_free(loaded: Embedder) -> None:
-    stream = loaded.stream(many_sentences(40), batch_words=20)
-    next(stream)
-    loaded.free()
-    list(stream)
-    assert not loaded._tables
+@SMALLEST
+def test_threads_share_an_embedder(
+    bilm: BiLM, smallest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: the same calls one after another."""
+    monkeypatch.setattr(cpu, "_SMALLEST", smallest)
+    monkeypatch.setitem(word_cache._TABLE_ROWS, "cpu", 20)  # replaced all the time
+    embedder = Embedder(bilm, device="cpu")
+    sentences = many_sentences(120)
+    calls = [sentences[i : i + 10] for i in range(0, 120, 10)]
+    expected = [embedder.embed(call, carry_state=i % 3 == 0) for i, call in enumerate(calls)]
+    barrier = threading.Barrier(4)
+
+    def work(first: int) -> list[tuple[int, list[np.ndarray]]]:
+        barrier.wait()
+        return [
+            (i, embedder.embed(calls[i], carry_state=i % 3 == 0, batch_words=50))
+            for _ in range(3)
+            for i in range(first, len(calls), 4)
+        ]
+
+    with ThreadPoolExecutor(4) as threads:
+        for results in threads.map(work, range(4)):
+            for i, found in results:
+                for a, b in zip(found, expected[i], strict=True):
+                    np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
 
 
-def test_reading_on_leaves_no_layers_behind(embedder: Embedder) -> None:
-    """What was not asked for is not kept, and the text is read as the caller would read it."""
+def test_carrying_state_keeps_no_layers(embedder: Embedder) -> None:
+    """And the caller's iterator runs in the caller's own mode."""
 
     def text() -> Iterator[list[str]]:
         for sentence in SENTENCES:
@@ -213,45 +229,17 @@ def test_reading_on_leaves_no_layers_behind(embedder: Embedder) -> None:
             assert vectors.flags.c_contiguous
 
 
-def test_streams_side_by_side_do_not_meet(
-    loaded: Embedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interleaved_streams(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
     sentences = many_sentences(40)
-    expected = loaded.embed(sentences)
-    loaded.free()
-    monkeypatch.setitem(word_table._WORDS, "cpu", 10)  # so that tables start over all the time
-    first = loaded.stream(sentences, batch_words=20)
-    second = loaded.stream(reversed(sentences), batch_words=30)
+    expected = embedder.embed(sentences)
+    monkeypatch.setitem(word_cache._TABLE_ROWS, "cpu", 10)  # replaced all the time
+    embedder.refresh()
+    first = embedder.stream(sentences, batch_words=20)
+    second = embedder.stream(reversed(sentences), batch_words=30)
     pairs = list(zip(first, second, strict=True))
     for (a, b), c, d in zip(pairs, expected, reversed(expected), strict=True):
         np.testing.assert_allclose(a.vectors, c, atol=1e-5)
         np.testing.assert_allclose(b.vectors, d, atol=1e-5)
-
-
-def test_what_was_interrupted_is_not_known(
-    loaded: Embedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loaded._fast().encode, "forward", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            loaded.embed([["bank"]])
-    [found] = loaded.embed([["bank"]])
-    loaded.free()
-    [expected] = loaded.embed([["bank"]])
-    np.testing.assert_array_equal(found, expected)
-
-
-def test_a_full_cache_starts_over_and_changes_nothing(
-    embedder: Embedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sentences = many_sentences(50)
-    expected = embedder.embed(sentences)
-    monkeypatch.setitem(word_table._WORDS, "cpu", 10)
-    for a, b in zip(embedder.embed(sentences, batch_words=64), expected, strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5)
 
 
 def test_a_stream_reads_no_further_than_it_must(embedder: Embedder) -> None:
@@ -328,7 +316,7 @@ def test_layers_that_do_not_exist_are_named(embedder: Embedder, layers) -> None:
 def test_wrong_devices_and_precisions_are_named(bilm: BiLM) -> None:
     with pytest.raises(InputError, match="device must be auto, cpu, cuda or cuda:NUMBER"):
         Embedder(bilm, device="tpu")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="precision must be fp32, bf16, int8"):
+    with pytest.raises(InputError, match="precision must be fp32, bf16 or int8"):
         Embedder(bilm, precision="fp8")  # type: ignore[arg-type]
     if not torch.cuda.is_available():
         with pytest.raises(InputError, match="finds 0 GPUs, so there is no cuda:1"):
@@ -336,7 +324,7 @@ def test_wrong_devices_and_precisions_are_named(bilm: BiLM) -> None:
 
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
-def test_fewer_digits_are_close(bilm: BiLM, embedder: Embedder, precision) -> None:
+def test_lower_precision_is_close(bilm: BiLM, embedder: Embedder, precision) -> None:
     expected = embedder.embed(SENTENCES[:2])
     rough = Embedder(bilm, precision=precision, device="cpu")
     for a, b in zip(rough.embed(SENTENCES[:2]), expected, strict=True):
@@ -370,19 +358,39 @@ def test_encode_gives_what_the_bilm_takes(bilm: BiLM, embedder: Embedder) -> Non
     assert elmore.Elmo(bilm)(batch)[0].shape == (2, 3, 32)
 
 
-def test_a_task_that_trains_the_bilm_does_not_disturb(bilm: BiLM, embedder: Embedder) -> None:
+def test_a_task_that_trains_the_bilm_changes_no_vectors(bilm: BiLM, embedder: Embedder) -> None:
     expected = embedder.embed(SENTENCES)
     task = elmore.Elmo(bilm, frozen=False).train()
+    with torch.no_grad():
+        for parameter in task.bilm.parameters():
+            parameter.mul_(2)
     for a, b in zip(embedder.embed(SENTENCES), expected, strict=True):
         np.testing.assert_array_equal(a, b)
     assert task.bilm.training
 
 
-def test_another_precision_leaves_the_bilm_alone(bilm: BiLM, embedder: Embedder) -> None:
-    expected = embedder.embed(SENTENCES)
-    Embedder(bilm, precision="bf16").embed(SENTENCES)
-    for a, b in zip(embedder.embed(SENTENCES), expected, strict=True):
-        np.testing.assert_array_equal(a, b)
+@pytest.mark.parametrize("dtype", ["int8", "float64", "bfloat16", "f4"])
+def test_dtypes_that_do_not_fit_are_refused(embedder: Embedder, tmp_path: Path, dtype) -> None:
+    with pytest.raises(InputError, match="dtype must be float32 or float16"):
+        embedder.embed(SENTENCES, dtype=dtype)
+    with pytest.raises(InputError, match="dtype must be float32 or float16"):
+        embedder.save(tmp_path / "m", dtype=dtype)
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"layers": "last"}, {"dtype": "int8"}, {"batch_words": 0}, {"layers": 7}]
+)
+def test_arguments_are_checked_before_the_first_item(embedder: Embedder, arguments) -> None:
+    with pytest.raises(InputError):
+        embedder.stream([["a"]], **arguments)
+    with pytest.raises(TypeError):
+        embedder.stream("a string")
+
+
+def test_a_torch_device_is_a_device(bilm: BiLM) -> None:
+    assert Embedder(bilm, device=torch.device("cpu")).device == torch.device("cpu")
+    assert elmore.load(device=torch.device("cpu")).device.type == "cpu"
 
 
 def test_a_saved_model_is_loaded_again(embedder: Embedder, tmp_path: Path) -> None:
@@ -396,24 +404,10 @@ def test_a_saved_model_is_loaded_again(embedder: Embedder, tmp_path: Path) -> No
     embedder.save(tmp_path / "m", overwrite=True, dtype="float16")
 
 
-@pytest.mark.parametrize("part", ["forward_lstms.0.input.weight", "encode.embed.weight"])
-@pytest.mark.parametrize("smallest", [1, 10**9])
-def test_weights_that_a_task_has_changed_count(
-    bilm: BiLM, embedder: Embedder, smallest: int, part: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("elmore.bilm.packed._SMALLEST", smallest)  # with a twin and without
-    before = embedder.embed(SENTENCES)
-    with torch.no_grad():
-        bilm.get_parameter(part).mul_(1.5)
-    after = embedder.embed(SENTENCES)
-    assert not np.array_equal(before[0], after[0])
-    np.testing.assert_allclose(after[0], by_hand(bilm, SENTENCES[0]), atol=1e-6)
-
-
 @pytest.fixture
 def saved(bilm: BiLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder whose model counts as large, so that `load` keeps it packed."""
-    monkeypatch.setattr("elmore.bilm.packed._SMALLEST", 1)
+    """A directory whose model counts as large, so that it is packed."""
+    monkeypatch.setattr(cpu, "_SMALLEST", 1)
     Embedder(bilm, device="cpu").save(tmp_path / "saved")
     return tmp_path / "saved"
 
@@ -431,32 +425,37 @@ def test_a_loaded_model_holds_each_matrix_once(saved: Path, precision) -> None:
 
 
 @needs_packing
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_packed_model_gives_its_bilm_back(bilm: BiLM, saved: Path, precision) -> None:
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_the_plain_model_is_there_when_asked_for(bilm: BiLM, saved: Path, precision) -> None:
     """Oracle: the model that was saved."""
     embedder = elmore.load(saved, device="cpu", precision=precision)
     expected = embedder.embed(SENTENCES)
-    embedder.free()
     embedder.save(saved, overwrite=True)
     for found in (embedder.bilm, elmore.load(saved, device="cpu", precision=precision).bilm):
         assert not found.training
         assert all(parameter.requires_grad for parameter in found.parameters())
         for name, weight in bilm.state_dict().items():
-            assert torch.equal(found.state_dict()[name], weight.to(found.encode.embed.weight.dtype))
+            assert torch.equal(found.state_dict()[name], weight)
     assert embedder.bilm is embedder.bilm
     for a, b in zip(embedder.embed(SENTENCES), expected, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 @needs_packing
-def test_weights_changed_after_loading_count(saved: Path) -> None:
-    """Oracle: the biLM run by hand."""
+def test_a_loaded_model_is_refreshed(saved: Path, bilm: BiLM) -> None:
+    """From its files, or from `bilm` if that was used. Oracle: the biLM by hand."""
     embedder = elmore.load(saved, device="cpu")
-    embedder.embed(SENTENCES)
+    with torch.no_grad():
+        bilm.forward_lstms[0].input.weight.mul_(1.5)
+    Embedder(bilm, device="cpu").save(saved, overwrite=True)
+    embedder.refresh()
+    [vectors, *_] = embedder.embed(SENTENCES)
+    np.testing.assert_allclose(vectors, by_hand(bilm, SENTENCES[0]), atol=1e-6)
     with torch.no_grad():
         embedder.bilm.forward_lstms[0].input.weight.mul_(1.5)
-    found = embedder.embed(SENTENCES)
-    np.testing.assert_allclose(found[0], by_hand(embedder.bilm, SENTENCES[0]), atol=1e-6)
+    embedder.refresh()
+    [vectors, *_] = embedder.embed(SENTENCES)
+    np.testing.assert_allclose(vectors, by_hand(embedder.bilm, SENTENCES[0]), atol=1e-6)
 
 
 @needs_packing

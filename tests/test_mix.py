@@ -1,13 +1,18 @@
 """Oracles: Eq. (1) in plain Python; the released layer norms in numpy; invariants."""
 
+import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
 import torch
 
 from elmore.bilm.model import BiLM
+from elmore.embedder import Embedder
 from elmore.errors import InputError
+from elmore.inference import cpu
+from elmore.inference.padded import PaddedRunner
 from elmore.mix import Elmo, ScalarMix, max_pool, mean_pool
 from elmore.text.characters import encode_sentences
 
@@ -110,13 +115,74 @@ def test_wrong_numbers_of_layers_are_named() -> None:
         ScalarMix(3, weights=[1.0, 2.0])
 
 
-def test_elmo_runs_the_bilm_once_for_all_mixes(bilm: BiLM) -> None:
+def test_elmo_runs_the_bilm_once_for_all_mixes(bilm: BiLM, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    bilm.register_forward_hook(lambda *_: calls.append(1))
+    run = PaddedRunner.__call__
+    monkeypatch.setattr(PaddedRunner, "__call__", lambda *args: calls.append(1) or run(*args))
     at_input, at_output = Elmo(bilm, num_mixes=2, dropout=0.0)(encode_sentences(SENTENCES))
     assert len(calls) == 1
     assert at_input.shape == (3, 5, 32)
     torch.testing.assert_close(at_input, at_output)
+
+
+@pytest.mark.parametrize("smallest", [1, 10**9], ids=["packed", "plain"])
+def test_a_frozen_elmo_is_not_changed_by_others(
+    bilm: BiLM, smallest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second Elmo on the same biLM trains it; an Embedder and the first Elmo do not notice."""
+    monkeypatch.setattr(cpu, "_SMALLEST", smallest)
+    batch = encode_sentences(SENTENCES)
+    first, embedder = Elmo(bilm, dropout=0.0), Embedder(bilm, device="cpu")
+    [before], vectors = first(batch), embedder.embed(SENTENCES)
+    second = Elmo(bilm, dropout=0.0, frozen=False)
+    assert second.bilm is bilm
+    assert not any(p.requires_grad for p in first.bilm.parameters())
+    optimizer = torch.optim.SGD(second.parameters(), lr=1.0)
+    second(batch)[0].square().sum().backward()
+    optimizer.step()
+    assert torch.equal(first(batch)[0], before)
+    for a, b in zip(embedder.embed(SENTENCES), vectors, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert not torch.allclose(second(batch)[0], before, atol=0.1)
+
+
+@pytest.mark.parametrize("smallest", [1, 10**9], ids=["packed", "plain"])
+def test_a_frozen_elmo_follows_its_own_weights(
+    bilm: BiLM, smallest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: the plain biLM with the weights that were loaded, cast or changed."""
+    monkeypatch.setattr(cpu, "_SMALLEST", smallest)
+    batch = encode_sentences(SENTENCES)
+    elmo = Elmo(BiLM(bilm.config), dropout=0.0)
+    task = torch.nn.ModuleDict({"elmo": elmo})
+    elmo(batch)
+
+    def average() -> torch.Tensor:
+        plain = copy.deepcopy(elmo.bilm).eval()
+        return plain(*batch).layers.mean(dim=1)[:, 1:-1] * batch.word_mask[..., None]
+
+    task.load_state_dict(torch.nn.ModuleDict({"elmo": Elmo(bilm)}).state_dict())
+    torch.testing.assert_close(elmo(batch)[0], average())
+    torch.testing.assert_close(
+        elmo(batch)[0][0], bilm(*batch).layers.mean(dim=1)[0, 1:-1], rtol=1e-5, atol=1e-6
+    )
+    task.double()
+    assert elmo(batch)[0].dtype == torch.float64
+    torch.testing.assert_close(elmo(batch)[0], average())
+    task.float()
+    with torch.no_grad():
+        elmo.bilm.forward_lstms[0].input.weight.mul_(1.5)
+    elmo.refresh()
+    torch.testing.assert_close(elmo(batch)[0], average())
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_an_elmo_in_use_can_be_copied(bilm: BiLM, again, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "_SMALLEST", 1)
+    batch = encode_sentences(SENTENCES)
+    elmo = Elmo(bilm, dropout=0.0)
+    [expected] = elmo(batch)
+    torch.testing.assert_close(again(elmo)(batch)[0], expected)
 
 
 def test_words_line_up_and_padding_is_zero(bilm: BiLM) -> None:

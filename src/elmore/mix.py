@@ -3,16 +3,19 @@
 B sentences, J layers, T tokens with boundaries, W words, D dim, P dim after a projection.
 """
 
+import copy
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from elmore.bilm.model import BiLM
+from elmore.bilm.model import BiLM, BiLMOutput, BiLMState
 from elmore.errors import InputError
+from elmore.inference import new_engine
+from elmore.inference.padded import PaddedRunner
 from elmore.text.sentences import TokenBatch
 
 MixWeights = Literal["learned", "average", "top"] | Sequence[float]
@@ -94,8 +97,11 @@ class Elmo(nn.Module):
     The biLM runs once however many mixes there are: one for the input of the task RNN and,
     where it helps, another for its output (section 3.3).
 
+    A frozen biLM is a copy, so nothing that happens to the caller's model changes its vectors,
+    and it runs in the engine that `Embedder` uses, also while the task trains.
+
     Args:
-        bilm: The language model; the task's own, if it is not frozen.
+        bilm: The language model. Copied if frozen, else trained itself.
         num_mixes: Representations to return.
         weights: See `ScalarMix`.
         layer_norm: See `ScalarMix`.
@@ -118,7 +124,7 @@ class Elmo(nn.Module):
         projection_dim: int | None = None,
     ) -> None:
         super().__init__()
-        self.bilm = bilm.requires_grad_(not frozen)
+        self.bilm = (copy.deepcopy(bilm) if frozen else bilm).requires_grad_(not frozen)
         self.frozen = frozen
         self.keep_boundaries = keep_boundaries
         width = 2 * bilm.config.dim
@@ -132,19 +138,44 @@ class Elmo(nn.Module):
             for _ in range(num_mixes)
         )
         self.dropout = nn.Dropout(dropout)
+        self._runner: PaddedRunner | None = None  # of a frozen biLM, made at the first call
+        self.register_load_state_dict_post_hook(_refresh)  # type: ignore[no-untyped-call]
         self.train(self.training)
 
     def forward(self, batch: TokenBatch) -> list[Float[Tensor, "B W P"]]:
         """Return one tensor per mix; padding is zero."""
         batch = batch.to(next(self.bilm.parameters()).device)
-        with torch.set_grad_enabled(not self.frozen and torch.is_grad_enabled()):
-            layers = self.bilm(batch.ids, batch.mask).layers
-        return self.mix(layers, batch.mask)
+        return self.mix(self.run_bilm(*batch).layers, batch.mask)
+
+    def run_bilm(
+        self, ids: Int[Tensor, "B T *C"], mask: Bool[Tensor, "B T"], state: BiLMState | None = None
+    ) -> BiLMOutput:
+        """Run the biLM alone, as `BiLM.forward` does; without gradients if it is frozen."""
+        if not self.frozen:
+            return self.bilm(ids, mask, state)
+        if self._runner is None:
+            self._runner = PaddedRunner(new_engine(copy.deepcopy(self.bilm)))
+        return self._runner(ids, mask, state)
+
+    def refresh(self) -> None:
+        """Take the current weights of a frozen `bilm`, if they were changed in place.
+
+        Loading a state dict, and moving the module to another device or dtype, does this.
+        """
+        self._runner = None
+
+    def _apply(self, fn: Any, recurse: bool = True) -> "Elmo":
+        self.refresh()
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of: packed weights and CUDA graphs can't be pickled."""
+        return {**self.__dict__, "_runner": None}
 
     def mix(
         self, layers: Float[Tensor, "B J T D"], mask: Bool[Tensor, "B T"]
     ) -> list[Float[Tensor, "B W P"]]:
-        """Mix layers that a biLM has returned, boundaries included."""
+        """Mix the layers of a biLM, boundary tokens included."""
         words = F.pad(mask[:, 2:], (1, 1))  # (B, T), off at <S> and </S>
         kept = mask if self.keep_boundaries else words
         inner = slice(None) if self.keep_boundaries else slice(1, -1)
@@ -156,10 +187,14 @@ class Elmo(nn.Module):
         return outputs
 
     def train(self, mode: bool = True) -> "Elmo":
-        """Switch to training; a frozen biLM has no dropout, also while the task trains."""
+        """Set the training mode; a frozen biLM has no dropout while the task trains."""
         super().train(mode)
         self.bilm.train(mode and not self.frozen)
         return self
+
+
+def _refresh(elmo: Elmo, _: object) -> None:
+    elmo.refresh()
 
 
 def mean_pool(vectors: Float[Tensor, "B W D"], mask: Bool[Tensor, "B W"]) -> Float[Tensor, "B D"]:

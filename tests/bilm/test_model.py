@@ -118,6 +118,6 @@ def test_flip_leaves_padding_in_its_place() -> None:
 
 def test_ids_of_another_width_are_refused(bilm: BiLM) -> None:
     with pytest.raises(
-        InputError, match=r"reads 50 characters a word, got ids of shape \(1, 9, 30\)"
+        InputError, match=r"reads 50 characters per word, got ids of shape \(1, 9, 30\)"
     ):
         bilm(*encode_sentences([SENTENCE], width=30))

@@ -149,7 +149,7 @@ def test_four_axes_are_flattened_and_restored(release: Release) -> None:
 
 
 @torch.no_grad()
-def test_cached_words_change_nothing_and_unknown_ones_fall_back(release: Release) -> None:
+def test_word_numbers_replace_characters_unless_one_is_unknown(release: Release) -> None:
     vocabulary = ["@@PADDING@@", "the", "bank", "of"]
     plain = Elmo(release.options_file, release.weights_file, 1, dropout=0.0, stateful=False).eval()
     cached = Elmo(
@@ -159,15 +159,29 @@ def test_cached_words_change_nothing_and_unknown_ones_fall_back(release: Release
     batch = [["the", "bank"], ["of"]]
     expected = plain(batch_to_ids(batch))["elmo_representations"][0]
     numbers = torch.tensor([[1, 2], [3, 0]])
-    encoded = []
-    cached.elmo.bilm.encode.register_forward_hook(lambda *_: encoded.append(1))
-    found = cached(batch_to_ids(batch), word_inputs=numbers)
+    found = cached(batch_to_ids([["x", "y"], ["z"]]), word_inputs=numbers)  # the numbers count
     torch.testing.assert_close(found["elmo_representations"][0], expected)
     assert found["mask"].tolist() == [[True, True], [True, False]]
-    assert not encoded
     unknown = cached(batch_to_ids(batch), word_inputs=torch.tensor([[1, 99], [3, 0]]))
     torch.testing.assert_close(unknown["elmo_representations"][0], expected)
-    assert encoded
+
+
+@torch.no_grad()
+def test_loaded_weights_count_for_cached_words(release: Release) -> None:
+    """Oracle: a model that had these weights from the start."""
+    cached = Elmo(
+        release.options_file, release.weights_file, 1, dropout=0.0, stateful=False,
+        vocab_to_cache=["@@PADDING@@", "the", "bank"],
+    ).eval()  # fmt: skip
+    ids, numbers = batch_to_ids([["the", "bank"]]), torch.tensor([[1, 2]])
+    cached(ids, word_inputs=numbers)
+    bilm = read_hdf5(release.weights_file, release.options_file)
+    for parameter in bilm.parameters():
+        parameter.mul_(1.3)
+    other = Elmo(module=bilm, dropout=0.0, stateful=False).eval()
+    cached.load_state_dict(other.state_dict())
+    found = cached(ids, word_inputs=numbers)["elmo_representations"][0]
+    torch.testing.assert_close(found, other(ids)["elmo_representations"][0])
 
 
 def test_requires_grad_trains_the_bilm(release: Release) -> None:

@@ -1,7 +1,6 @@
 """The bidirectional language model of section 3.1.
 
-B sentences, T tokens, C characters per token, D dim, L LSTM layers, J = L + 1 layers,
-V token vectors, N words of all sentences.
+B sentences, T tokens, C characters per token, D dim, L LSTM layers, J = L + 1 layers.
 """
 
 from collections.abc import Sequence
@@ -10,8 +9,6 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn import functional
-from torch.nn.utils.rnn import pad_sequence
 
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
@@ -53,7 +50,7 @@ class BiLM(nn.Module):
         state: BiLMState | None = None,
     ) -> BiLMOutput:
         """Return all layers, and the state to pass on if the next batch continues this text."""
-        self._check_width(ids)
+        check_ids(ids, self.config)
         return self.contextualize(self.encode(ids), mask, state)
 
     def contextualize(
@@ -62,7 +59,7 @@ class BiLM(nn.Module):
         mask: Bool[Tensor, "B T"],
         state: BiLMState | None = None,
     ) -> BiLMOutput:
-        """Run both directions over token vectors that are there already."""
+        """Run both directions over token vectors."""
         lengths = mask.sum(dim=1)
         L = self.config.num_layers
         before: Sequence[LSTMState | None] = state or [None] * (2 * L)
@@ -73,39 +70,6 @@ class BiLM(nn.Module):
         pairs = [(x, x), *((a, flip(b, lengths)) for a, b in zip(ahead, behind, strict=True))]
         layers = torch.stack([torch.cat(pair, dim=-1) for pair in pairs], dim=1)  # (B, J, T, 2D)
         return BiLMOutput(layers * mask[:, None, :, None], ahead_state + behind_state)
-
-    def contextualize_words(
-        self,
-        vectors: Float[Tensor, "V D"],
-        words: Int[Tensor, " N"],
-        lengths: Int[Tensor, " B"],
-        marks: Int[Tensor, " 2"],
-    ) -> Float[Tensor, "J N 2*D"]:
-        """Return the layers of words, each sentence of them between two marks.
-
-        Args:
-            vectors: Token vectors.
-            words: Which of them is that of each word, one sentence after the other.
-            lengths: Words of each sentence.
-            marks: Which of them are those of the marks.
-        """
-        sentences = [functional.pad(some, (1, 1)) for some in words.split(lengths.tolist())]
-        framed = pad_sequence(sentences, batch_first=True)  # (B, T)
-        framed[:, 0] = marks[0]
-        framed[torch.arange(len(lengths)), lengths + 1] = marks[1]
-        mask = torch.arange(framed.shape[1]) < (lengths + 2)[:, None]
-        layers = self.contextualize(vectors[framed], mask).layers[:, :, 1:-1]
-        return layers.transpose(0, 1)[:, mask[:, 2:]]
-
-    def _check_width(self, ids: Int[Tensor, "B T *C"]) -> None:
-        expected = () if self.config.vocab_size is not None else (self.config.max_characters,)
-        if ids.shape[2:] != expected:
-            wants = f"{expected[0]} characters" if expected else "one number"
-            raise InputError(
-                f"this biLM reads {wants} a word, got ids of shape {tuple(ids.shape)}. Encode with "
-                "encode_sentences(sentences, width=bilm.config.max_characters), or with the "
-                "vocabulary of a model that reads words."
-            )
 
     def run_stack(
         self,
@@ -136,6 +100,18 @@ def _lstm(config: BiLMConfig) -> ProjectedLSTM:
         cell_clip=config.cell_clip,
         projection_clip=config.projection_clip,
     )
+
+
+def check_ids(ids: Int[Tensor, "B T *C"], config: BiLMConfig) -> None:
+    """Raise unless ids have the shape that a biLM reads."""
+    expected = () if config.vocab_size is not None else (config.max_characters,)
+    if ids.shape[2:] != expected:
+        wants = f"{expected[0]} characters" if expected else "one id"
+        raise InputError(
+            f"this biLM reads {wants} per word, got ids of shape {tuple(ids.shape)}. Encode with "
+            "encode_sentences(sentences, width=bilm.config.max_characters), or with the "
+            "vocabulary of a word-input model."
+        )
 
 
 def flip(x: Float[Tensor, "B T D"], lengths: Int[Tensor, " B"]) -> Float[Tensor, "B T D"]:

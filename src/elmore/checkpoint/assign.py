@@ -7,7 +7,7 @@ from torch import Tensor
 
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
-from elmore.bilm.unfilled import unfilled
+from elmore.checkpoint.meta import on_meta_device
 from elmore.errors import InputError
 
 
@@ -16,7 +16,7 @@ def build(config: BiLMConfig, weights: Iterable[tuple[str, Tensor]], where: str)
 
     They come one by one, so that a file and what is made of it need not be in memory together.
     """
-    with unfilled():
+    with on_meta_device():
         bilm = BiLM(config)
     expected = bilm.state_dict()
     state: dict[str, Tensor] = {}

@@ -24,8 +24,8 @@ from elmore.atomic import atomic_file, atomic_folder
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.bilm.softmax import Softmax
-from elmore.bilm.unfilled import unfilled
 from elmore.checkpoint.assign import build
+from elmore.checkpoint.meta import on_meta_device
 from elmore.checkpoint.quantize import quantize_rows, restore_rows
 from elmore.errors import InputError
 from elmore.schema import from_mapping
@@ -176,7 +176,7 @@ def read_softmax(path: Path, vocabulary: Vocabulary, dim: int) -> Softmax:
     state = dict(_tensors(file))
     if "step" in state:
         state["weight"] = restore_rows(state["weight"], state.pop("step"))
-    with unfilled():
+    with on_meta_device():
         softmax = Softmax(dim=dim, vocab_size=len(vocabulary))
     expected = {name: value.shape for name, value in softmax.state_dict().items()}
     found = {name: value.shape for name, value in state.items()}

@@ -17,8 +17,8 @@ from torch import Tensor
 from elmore.atomic import atomic_file
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
-from elmore.bilm.unfilled import unfilled
 from elmore.checkpoint.assign import build
+from elmore.checkpoint.meta import on_meta_device
 from elmore.errors import InputError
 from elmore.text.characters import NUM_CHARACTERS
 
@@ -148,7 +148,7 @@ def _weights(
     file: h5py.File, table_of: Sequence[Rule], config: BiLMConfig, options: Path
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield our parameters, dataset by dataset."""
-    with unfilled():
+    with on_meta_device():
         expected = BiLM(config).state_dict()
     for rule in table_of:
         shape = rule.write(*(expected[name] for name in rule.ours)).shape

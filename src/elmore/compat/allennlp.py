@@ -3,14 +3,14 @@
     from allennlp.modules.elmo import Elmo, batch_to_ids        # before
     from elmore.compat.allennlp import Elmo, batch_to_ids       # after
 
-As there, a model remembers the state that each row of a batch ended with, and the next batch
-goes on from it: the same call twice gives two answers. `stateful=False` ends that.
+As in AllenNLP, a model keeps the state of each row of a batch, and the next batch continues from
+it: the same call twice gives two answers. `stateful=False` turns this off.
 
 B sentences, T tokens, W words, C characters, J layers, D dim.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Literal, TypedDict
@@ -23,12 +23,14 @@ from torch import Tensor, nn
 
 from elmore.atomic import atomic_file
 from elmore.bilm.lstm import LSTMState
-from elmore.bilm.model import BiLM, BiLMState
+from elmore.bilm.model import BiLM, BiLMOutput, BiLMState
 from elmore.checkpoint.hdf5 import read_hdf5
 from elmore.errors import InputError
+from elmore.inference import new_engine
+from elmore.inference.padded import PaddedRunner
 from elmore.mix import Elmo as Mixes
 from elmore.text.characters import encode_sentences, encode_words
-from elmore.text.sentences import BOS_WORD, EOS_WORD, TokenBatch, check_sentence
+from elmore.text.sentences import BOS_WORD, EOS_WORD, check_sentence
 
 
 class ElmoOutput(TypedDict):
@@ -47,30 +49,35 @@ def batch_to_ids(batch: Sequence[Sequence[str]]) -> Int[Tensor, "B W C"]:
 
 
 class StatefulBiLM:
-    """A biLM that remembers, for each row of a batch, the state that it ended with."""
+    """Keeps, for each row of a batch, the state after its last sentence.
 
-    def __init__(self, bilm: BiLM, *, stateful: bool = True) -> None:
-        self.bilm = bilm
+    Args:
+        run: The biLM, from ids, mask and state to layers and state.
+        stateful: Carry the state at all.
+    """
+
+    def __init__(self, run: Callable[..., BiLMOutput], *, stateful: bool = True) -> None:
+        self._run = run
         self.stateful = stateful
         self._state: BiLMState | None = None
 
     def reset_states(self) -> None:
-        """Forget: the next batch starts a new text."""
+        """Drop the state: the next batch starts a new text."""
         self._state = None
 
     def __call__(
-        self, x: Float[Tensor, "B T d"], mask: Bool[Tensor, "B T"]
+        self, ids: Int[Tensor, "B T C"], mask: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B J T D"]:
-        """Run the LSTMs over token vectors, each row from the state it is remembered with."""
-        before = _fit_rows(self._state, len(x)) if self.stateful and self._state else None
-        layers, after = self.bilm.contextualize(x, mask, before)
+        """Run the biLM, each row from the state kept for it."""
+        before = _fit_rows(self._state, len(ids)) if self.stateful and self._state else None
+        layers, after = self._run(ids, mask, before)
         if self.stateful:
-            self._state = _remember(self._state, after)
+            self._state = _merge(self._state, after)
         return layers
 
 
 def _fit_rows(state: BiLMState, rows: int) -> BiLMState:
-    """Take the first rows of the remembered state; rows that are new start from zero."""
+    """Return the state of the first rows; rows that are new start from zero."""
 
     def fit(x: Tensor) -> Tensor:
         return nn.functional.pad(x[:rows], (0, 0, 0, max(0, rows - len(x))))
@@ -78,8 +85,8 @@ def _fit_rows(state: BiLMState, rows: int) -> BiLMState:
     return [LSTMState(fit(layer.output), fit(layer.cell)) for layer in state]
 
 
-def _remember(before: BiLMState | None, after: BiLMState) -> BiLMState:
-    """Update the rows of this batch; those that it did not have keep their state."""
+def _merge(before: BiLMState | None, after: BiLMState) -> BiLMState:
+    """Update the rows of this batch; rows beyond it keep their state."""
     after = [LSTMState(layer.output.detach(), layer.cell.detach()) for layer in after]
     if before is None:
         return after
@@ -112,12 +119,12 @@ class Elmo(nn.Module):
         requires_grad: Train the biLM too.
         do_layer_norm: Normalize each layer over the batch, as AllenNLP does.
         dropout: On each representation.
-        vocab_to_cache: Words whose token vectors are computed once. The forward call then takes
-            their numbers as `word_inputs`, besides the characters.
+        vocab_to_cache: Words that the forward call accepts by number, as `word_inputs`. Token
+            vectors are cached for all words anyway.
         keep_sentence_boundaries: Return the vectors of `<S>` and `</S>` too.
         scalar_mix_parameters: Fixed weights of the layers, before the softmax.
         module: A biLM to use instead of the files.
-        stateful: Remember the state from one batch to the next, as AllenNLP does.
+        stateful: Carry the state from one batch to the next, as AllenNLP does.
     """
 
     def __init__(
@@ -146,21 +153,18 @@ class Elmo(nn.Module):
             frozen=not requires_grad,
             keep_boundaries=keep_sentence_boundaries,
         )
-        self._stateful_bilm = StatefulBiLM(bilm, stateful=stateful)
+        self._stateful_bilm = StatefulBiLM(self.elmo.run_bilm, stateful=stateful)
         self._keep_sentence_boundaries = keep_sentence_boundaries
-        self._requires_grad = requires_grad
         self._boundaries: Tensor
-        self._cached: Tensor
-        ids = encode_words([BOS_WORD, EOS_WORD])
-        self.register_buffer("_boundaries", ids, persistent=False)
-        with torch.no_grad():
-            words = encode_words([BOS_WORD, EOS_WORD, *(vocab_to_cache or [])])
-            self.register_buffer("_cached", bilm.encode(words), persistent=False)
+        self._vocabulary: Tensor
+        self.register_buffer("_boundaries", encode_words([BOS_WORD, EOS_WORD]), persistent=False)
+        vocabulary = encode_words(vocab_to_cache or [])
+        self.register_buffer("_vocabulary", vocabulary, persistent=False)
         self.register_load_state_dict_pre_hook(_translate_state)  # type: ignore[no-untyped-call]
         self.train(self.training)
 
     def train(self, mode: bool = True) -> "Elmo":
-        """Switch to training; AllenNLP has no dropout inside the biLM, also when it trains."""
+        """Set the training mode; AllenNLP has no dropout inside the biLM, even in training."""
         super().train(mode)
         self.elmo.bilm.eval()
         return self
@@ -170,39 +174,35 @@ class Elmo(nn.Module):
         return self.elmo.dim
 
     def reset_states(self) -> None:
-        """Forget the remembered state: the next batch starts a new text."""
+        """Drop the state: the next batch starts a new text."""
         self._stateful_bilm.reset_states()
 
     def forward(
         self, inputs: Int[Tensor, "... W C"], word_inputs: Int[Tensor, "... W"] | None = None
     ) -> ElmoOutput:
-        """Embed what `batch_to_ids` returns; (B, N, W, C) works too."""
+        """Embed what `batch_to_ids` returns; (B, N, W, C) works too.
+
+        `word_inputs` replaces the characters if all its numbers are in `vocab_to_cache`.
+        """
         shape = inputs.shape[:-2]
         ids = inputs.flatten(0, -3)  # (B, W, C)
-        numbers = None if word_inputs is None else word_inputs.flatten(0, -2)  # (B, W)
-        with torch.set_grad_enabled(self._requires_grad and torch.is_grad_enabled()):
-            x, mask = self._token_vectors(ids, numbers)
-            layers = self._stateful_bilm(x, mask)
+        words = (ids > 0).any(dim=-1)
+        if word_inputs is not None and word_inputs.numel():
+            numbers = word_inputs.flatten(0, -2)  # (B, W)
+            if int(numbers.max()) < len(self._vocabulary):
+                ids, words = self._vocabulary[numbers], numbers > 0
+        framed, mask = add_boundaries(ids, words, self._boundaries)
+        layers = self._stateful_bilm(framed, mask)
         outputs = self.elmo.mix(layers, mask)
-        words = mask if self._keep_sentence_boundaries else mask[:, 2:]
+        kept = mask if self._keep_sentence_boundaries else mask[:, 2:]
         return {
             "elmo_representations": [output.unflatten(0, shape) for output in outputs],
-            "mask": words.unflatten(0, shape),
+            "mask": kept.unflatten(0, shape),
         }
-
-    def _token_vectors(
-        self, ids: Int[Tensor, "B W C"], numbers: Int[Tensor, "B W"] | None
-    ) -> tuple[Float[Tensor, "B T d"], Bool[Tensor, "B T"]]:
-        """Look words up if all of the batch are cached, else encode their characters."""
-        boundaries, cached = self._cached.split([2, len(self._cached) - 2])
-        if numbers is not None and numbers.numel() and int(numbers.max()) < len(cached):
-            return add_boundaries(cached[numbers], numbers > 0, boundaries)
-        framed, mask = add_boundaries(ids, (ids > 0).any(dim=-1), self._boundaries)
-        return self.elmo.bilm.encode(framed), mask
 
 
 def _translate_state(_: nn.Module, state: dict[str, Tensor], prefix: str, *__: object) -> None:
-    """Rename the mixes of a state dict that AllenNLP has written; its biLM is in the files."""
+    """Rename the mixes of a state dict written by AllenNLP; its biLM comes from the files."""
     mixes: dict[str, dict[int, Tensor]] = {}
     for name in [name for name in state if name.startswith(prefix)]:
         match name.removeprefix(prefix).split("."):
@@ -223,7 +223,7 @@ class ElmoEmbedder:
         options_file: options.json.
         weight_file: HDF5 weights.
         cuda_device: The number of a GPU; -1 for the CPU.
-        stateful: Remember the state from one batch to the next, as AllenNLP does.
+        stateful: Carry the state from one batch to the next, as AllenNLP does.
     """
 
     def __init__(
@@ -236,20 +236,17 @@ class ElmoEmbedder:
     ) -> None:
         device = "cpu" if cuda_device < 0 else f"cuda:{cuda_device}"
         bilm = read_hdf5(Path(weight_file), Path(options_file)).to(device)
-        self.elmo_bilm = StatefulBiLM(bilm, stateful=stateful)
+        self._max_characters = bilm.config.max_characters
+        self.elmo_bilm = StatefulBiLM(PaddedRunner(new_engine(bilm)), stateful=stateful)
 
-    @torch.no_grad()
     def batch_to_embeddings(
         self, batch: Sequence[Sequence[str]]
     ) -> tuple[Float[Tensor, "B J W D"], Bool[Tensor, "B W"]]:
         """Return all layers of a batch, and the mask of its words."""
-        tokens = TokenBatch(*(x.to(self._device) for x in encode_sentences(batch)))
-        layers = self.elmo_bilm(self.elmo_bilm.bilm.encode(tokens.ids), tokens.mask)
-        return layers[:, :, 1:-1] * tokens.word_mask[:, None, :, None], tokens.word_mask
-
-    @property
-    def _device(self) -> torch.device:
-        return next(self.elmo_bilm.bilm.parameters()).device
+        tokens = encode_sentences(batch, self._max_characters)
+        layers = self.elmo_bilm(*tokens)
+        words = tokens.word_mask.to(layers.device)
+        return layers[:, :, 1:-1] * words[:, None, :, None], words
 
     def embed_sentence(self, sentence: Sequence[str]) -> Float[np.ndarray, "J W D"]:
         """Return all layers of one sentence."""
@@ -278,7 +275,7 @@ class ElmoEmbedder:
         forget_sentences: bool = False,
         use_sentence_keys: bool = False,
     ) -> None:
-        """Write an HDF5 file with the vectors of an open file, one tokenized sentence a line.
+        """Write an HDF5 file with the vectors of an open file, one tokenized sentence per line.
 
         Args:
             input_file: Lines of text.
@@ -290,7 +287,7 @@ class ElmoEmbedder:
         """
         lines = [line.strip() for line in input_file]
         if "" in lines:
-            raise InputError(f"line {lines.index('') + 1} is blank; expected a sentence a line")
+            raise InputError(f"line {lines.index('') + 1} is blank; expected one sentence per line")
         keys = lines if use_sentence_keys else list(map(str, range(len(lines))))
         if len(set(keys)) < len(keys) or any("/" in key for key in keys):
             raise InputError(

@@ -1,34 +1,30 @@
 """How well a biLM predicts text: perplexity with the full softmax.
 
-Every sentence starts from a zero state, as it does when it is embedded. So the result depends on
-the text alone, not on batches or on the order of sentences.
-
-B sentences, T tokens, D dim.
+Every sentence starts from a zero state, as it does when it is embedded, so the result does not
+depend on batches or on the order of sentences.
 """
 
+import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-import torch
+from jaxtyping import Float
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from elmore.bilm.language_model import LanguageModel
-from elmore.bilm.model import BiLM
-from elmore.bilm.packed import PackedBiLM, worth_packing
-from elmore.bilm.products import PackedSoftmax
-from elmore.bilm.word_table import WordTable
 from elmore.errors import InputError
+from elmore.inference import new_engine
+from elmore.inference.batches import Batch, split
+from elmore.inference.engine import frozen
+from elmore.inference.packed import PackedSoftmax, can_pack
+from elmore.inference.word_cache import WordCache
 from elmore.text.characters import encode_words
-from elmore.text.sentences import batch_sentences, frame, group_by_length
+from elmore.text.sentences import frame
 from elmore.text.vocabulary import Vocabulary
 from elmore.transfer import to_device
-
-_SORTED_AT_ONCE = 4096  # sentences
 
 
 class Perplexity(NamedTuple):
@@ -38,10 +34,10 @@ class Perplexity(NamedTuple):
     backward: float
 
     tokens: int
-    """Words that each direction predicted; the end of a sentence is one."""
+    """The number of tokens that each direction predicts, `</S>` or `<S>` included."""
 
     unknown: float
-    """Share of the words that are not in the vocabulary and count as `<UNK>`."""
+    """The share of words outside the vocabulary, which count as `<UNK>`."""
 
     @property
     def average(self) -> float:
@@ -62,20 +58,15 @@ def measure_perplexity(
     *,
     batch_words: int = 2048,
 ) -> Perplexity:
-    """Score tokenized sentences."""
+    """Score tokenized sentences, about `batch_words` words at once."""
     sums = np.zeros(2)
     tokens = words = unknown = 0
-    training = model.training
-    model.eval()
-    try:
-        scorer = _Scorer(model, vocabulary)
-        for batch in _batches(sentences, batch_words):
-            sums += scorer(batch)
-            tokens += sum(len(sentence) + 1 for sentence in batch)
-            words += sum(map(len, batch))
-            unknown += sum(w not in vocabulary for sentence in batch for w in sentence)
-    finally:
-        model.train(training)
+    scorer = _Scorer(model, vocabulary)
+    for batch in split(filter(None, sentences), batch_words):
+        sums += scorer(batch)
+        tokens += len(batch.words) + len(batch.lengths)
+        words += len(batch.words)
+        unknown += sum(word not in vocabulary for word in batch.words)
     if not tokens:
         raise InputError("no sentences to measure perplexity on")
     forward, backward = (math.exp(min(total / tokens, 700)) for total in sums)
@@ -83,57 +74,33 @@ def measure_perplexity(
 
 
 class _Scorer:
-    """Sentences to the sum of -log p, from packed weights where they are of use."""
+    """Sentences to the sum of -log p, in the engine that embeds them."""
 
     def __init__(self, model: LanguageModel, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
-        self._device = model.softmax.weight.device
-        self._bilm: BiLM | PackedBiLM = model.bilm
-        self._nll: Callable[[Tensor, Tensor], Tensor] = model.softmax
-        if worth_packing(model.bilm):
-            self._bilm = PackedBiLM(model.bilm.config, model.bilm.state_dict())
-            self._nll = PackedSoftmax(model.softmax)
+        self._engine = new_engine(copy.deepcopy(model.bilm))
+        pack = self._engine.device.type == "cpu" and can_pack()
+        self._nll: Callable[[Tensor, Tensor], Tensor]
+        self._nll = PackedSoftmax(model.softmax) if pack else model.softmax
         encode = partial(encode_words, width=model.bilm.config.max_characters)
-        self._words = WordTable(self._bilm, encode, self._device)
+        self._words: WordCache[str] = WordCache(self._engine, encode)
 
-    @torch.no_grad()
-    def __call__(self, sentences: list[Sequence[str]]) -> np.ndarray:
+    def __call__(self, batch: Batch) -> Float[np.ndarray, " 2"]:
         """Return the sum of each direction."""
-        framed = [frame(words) for words in sentences]
-        lengths = torch.tensor([len(words) for words in framed])
-        rows = self._words(list(chain.from_iterable(framed)))
-        vectors = self._words.vectors[to_device(rows, self._device)]
-        x = pad_sequence(vectors.split(lengths.tolist()), batch_first=True)  # (B, T, D)
-        mask = (torch.arange(x.shape[1]) < lengths[:, None]).to(self._device)
-        top = self._bilm.contextualize(x, mask).layers[:, -1]  # (B, T, 2D)
-        ahead, behind = top.chunk(2, dim=-1)
-        numbers = batch_sentences(sentences, self._vocabulary.encode_words).ids - 1  # (B, T)
-        numbers = numbers.to(self._device)
-        # At <S> w1 .. wn the forward model predicts w1 .. wn </S>; the backward one the other way.
-        has_next = mask[:, 1:]
-        return np.array(
-            [
-                float(self._nll(h[has_next], targets[has_next]).double().sum())
-                for h, targets in (
-                    (ahead[:, :-1], numbers[:, 1:]),
-                    (behind[:, 1:], numbers[:, :-1]),
-                )
-            ]
-        )
-
-
-def _batches(sentences: Iterable[Sequence[str]], batch_words: int) -> Iterator[list[Sequence[str]]]:
-    """Group sentences of like length, some thousands at a time; those without words are skipped."""
-    waiting: list[Sequence[str]] = []
-    for sentence in sentences:
-        if sentence:
-            waiting.append(sentence)
-        if len(waiting) == _SORTED_AT_ONCE:
-            yield from _by_length(waiting, batch_words)
-            waiting = []
-    yield from _by_length(waiting, batch_words)
-
-
-def _by_length(sentences: list[Sequence[str]], batch_words: int) -> Iterator[list[Sequence[str]]]:
-    for rows in group_by_length([len(words) + 2 for words in sentences], batch_words):
-        yield [sentences[row] for row in rows]
+        device = self._engine.device
+        words = [word for sentence in batch.sentences() for word in frame(sentence)]
+        lengths = np.array(batch.lengths) + 2
+        last = np.zeros(len(words), dtype=bool)
+        last[np.cumsum(lengths) - 1] = True
+        # At <S> w1 .. wn the forward LM predicts w1 .. wn </S>, the backward LM the reverse.
+        has_next = to_device(np.flatnonzero(~last), device)
+        targets = to_device(self._vocabulary.encode_words(words) - 1, device)
+        with frozen(device):
+            table, tokens = self._words.look_up(words)
+            layers, _ = self._engine.run_with_state(table, tokens, lengths)
+            ahead, behind = layers[-1].chunk(2, dim=-1)
+            nll = (
+                self._nll(ahead[has_next], targets[has_next + 1]),
+                self._nll(behind[has_next + 1], targets[has_next]),
+            )
+            return np.array([float(of_direction.double().sum()) for of_direction in nll])

@@ -31,9 +31,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from elmore.bilm.kernels import compute_dtype, multiply
+from elmore.bilm.kernels.gates import (
+    TILE_COLUMNS,
+    TILE_ROWS,
+    gates,
+    own_tile,
+    parts_of,
+    read_gates,
+    tanh,
+)
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 
-TILE_ROWS, TILE_COLUMNS = 32, 64  # of the tile of a matrix that one program of a kernel handles
 _BACK_ROWS, _BACK_COLUMNS = 8, 64  # where more values of a tile live at once
 
 
@@ -102,14 +110,11 @@ class _Layer(torch.autograd.Function):
         cell[:, 0] = c
         m = make(2 * S, T, B, H // S, dtype=dtype)
         h_parts = make(2 * S, B, D, dtype=torch.float32)
-        tiles = (triton.cdiv(B, TILE_ROWS), triton.cdiv(H, TILE_COLUMNS), 2)
+        zero = torch.zeros(H, device=x.device).expand(2, B, H)  # the cell where a sentence starts
         small_tiles = (triton.cdiv(B, TILE_ROWS), triton.cdiv(D, TILE_COLUMNS), 2)
         for t in range(T):
             multiply(xh[:, t], w.mT, pre[:, t])
-            _gates[tiles](
-                pre[:, t], bias, cell[:, t], keep[:, t], m[:, t], cell_clip,
-                B, H, T, S, TILE_ROWS, TILE_COLUMNS,
-            )  # fmt: skip
+            gates(pre[:, t], bias, cell[:, t], cell[:, t + 1], keep[:, t], zero, m[:, t], cell_clip)
             multiply(m[:, t], p_parts, h_parts)
             _project[small_tiles](
                 h_parts, out[:, t], xh[:, t + 1], keep[:, t + 1], projection_clip,
@@ -168,60 +173,7 @@ class _Layer(torch.autograd.Function):
         return d_x, None, None, None, None, None, None, *grads
 
 
-def parts_of(cell_dim: int) -> int:
-    """Return into how many parts the sum of a projection is cut."""
-    # A tile of the kernels must not reach over two parts.
-    return 4 if cell_dim % (4 * TILE_COLUMNS) == 0 else 1
-
-
 # Sizes are constants of the compiled kernels: they stay the same through a whole training.
-
-
-@triton.jit
-def tanh(x):
-    """Tanh, from what the device is fast at."""
-    return 2 * tl.sigmoid(2 * x) - 1
-
-
-@triton.jit
-def own_tile(B, H, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Rows, columns and mask of this program's tile of a (B, H) matrix."""
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
-    return row.to(tl.int64), column, (row < B) & (column < H)
-
-
-@triton.jit
-def read_gates(pre, bias, row, column, mask, H: tl.constexpr):
-    """The gates i, f, g, o of a tile."""
-    at = row * 4 * H + column
-    some = column < H
-    i = tl.load(pre + at, mask, 0).to(tl.float32) + tl.load(bias + column, some, 0)
-    f = tl.load(pre + at + H, mask, 0).to(tl.float32) + tl.load(bias + H + column, some, 0)
-    g = tl.load(pre + at + 2 * H, mask, 0).to(tl.float32) + tl.load(bias + 2 * H + column, some, 0)
-    o = tl.load(pre + at + 3 * H, mask, 0).to(tl.float32) + tl.load(bias + 3 * H + column, some, 0)
-    return tl.sigmoid(i), tl.sigmoid(f), tanh(g), tl.sigmoid(o)
-
-
-@triton.jit
-def _gates(
-    pre, bias, cell, keep, m, clip,
-    B: tl.constexpr, H: tl.constexpr, T: tl.constexpr, S: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    """One token's new cell clip(f c + i g), and what is projected, o tanh(c)."""
-    d = tl.program_id(2).to(tl.int64)
-    row, column, mask = own_tile(B, H, ROWS, COLUMNS)
-    i, f, g, o = read_gates(pre + d * T * B * 4 * H, bias + d * 4 * H, row, column, mask, H)
-    here = cell + d * (T + 1) * B * H + row * H + column
-    kept = tl.load(keep + d * (T + 1) * B + row, row < B, 0)
-    c = f * kept * tl.load(here, mask, 0) + i * g
-    c = tl.minimum(tl.maximum(c, -clip), clip)
-    tl.store(here + B * H, c, mask)
-    part: tl.constexpr = H // S
-    s = tl.program_id(1) * COLUMNS // part
-    at = ((d * S + s) * T * B + row) * part + column - s * part
-    tl.store(m + at, (o * tanh(c)).to(m.dtype.element_ty), mask)
 
 
 @triton.jit

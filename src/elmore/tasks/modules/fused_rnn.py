@@ -26,7 +26,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from elmore.bilm.kernels.lstm import tanh
+from elmore.bilm.kernels.gates import tanh
 
 LSTM = tl.constexpr(0)
 GRU = tl.constexpr(1)

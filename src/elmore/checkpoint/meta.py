@@ -1,4 +1,4 @@
-"""Modules with shapes and no numbers, for weights that come from elsewhere."""
+"""Modules on the meta device, for weights that are assigned later."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,17 +10,14 @@ from torch.overrides import TorchFunctionMode
 
 
 @contextmanager
-def unfilled() -> Iterator[None]:
-    """Make modules without memory: nothing is drawn only to be overwritten."""
-    with torch.device("meta"), _NoDraws():
+def on_meta_device() -> Iterator[None]:
+    """Build modules without memory, and without initializing weights that will be replaced."""
+    with torch.device("meta"), _SkipNormalInit():
         yield
 
 
-class _NoDraws(TorchFunctionMode):
-    """Leaves parameters as they are.
-
-    To draw normal numbers into no memory, torch would load its compiler: seconds for nothing.
-    """
+class _SkipNormalInit(TorchFunctionMode):
+    """Skips `nn.init.normal_`: on the meta device it imports torch's compiler, which is slow."""
 
     def __torch_function__(
         self,

@@ -1,0 +1,105 @@
+"""The gates of an LSTM step, shared by the kernels of training and of inference.
+
+Several LSTMs run side by side as lanes: the two directions of a layer in training, all layers of
+both directions in inference.
+
+B rows, H cell dim, S parts of the sum of a projection.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+TILE_ROWS, TILE_COLUMNS = 32, 64  # the tile of a matrix that one program of a kernel handles
+
+
+def parts_of(cell_dim: int) -> int:
+    """Return into how many parts the sum of a projection is split.
+
+    A product with few rows and many summands leaves most of the device idle. Its sum is split
+    into parts, which become part of the batch; the next kernel adds them up in float32.
+    """
+    # A tile must not span two parts.
+    return 4 if cell_dim % (4 * TILE_COLUMNS) == 0 else 1
+
+
+def gates(
+    pre: Tensor,
+    bias: Tensor,
+    cell: Tensor,
+    new_cell: Tensor,
+    keep: Tensor,
+    start: Tensor,
+    m: Tensor,
+    clip: float,
+) -> None:
+    """Compute the new cell clip(f c + i g), and m = o tanh(c), which is projected.
+
+    Args:
+        pre: (lanes, B, 4H), the gates before the bias and the nonlinearity.
+        bias: (lanes, 4H).
+        cell: (lanes, B, H) in float32.
+        new_cell: Like `cell`, and may be the same memory.
+        keep: (lanes, B), 1 to continue from `cell`, 0 to start from `start`.
+        start: (lanes, B, H) in float32.
+        m: (lanes * S, B, H / S), the values to project, in S parts.
+        clip: The bound of the cell, infinity for none.
+    """
+    lanes, B, H = cell.shape
+    grid = (triton.cdiv(B, TILE_ROWS), triton.cdiv(H, TILE_COLUMNS), lanes)
+    _gates[grid](
+        pre, bias, cell, new_cell, keep, start, m, clip, B,
+        pre.stride(0), cell.stride(0), new_cell.stride(0), keep.stride(0), start.stride(0),
+        start.stride(1), m.stride(0), H, len(m) // lanes, TILE_ROWS, TILE_COLUMNS,
+    )  # fmt: skip
+
+
+@triton.jit
+def tanh(x):
+    """Tanh by way of the sigmoid, which the device computes fast."""
+    return 2 * tl.sigmoid(2 * x) - 1
+
+
+@triton.jit
+def own_tile(B, H, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Rows, columns and mask of this program's tile of a (B, H) matrix."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    return row.to(tl.int64), column, (row < B) & (column < H)
+
+
+@triton.jit
+def read_gates(pre, bias, row, column, mask, H: tl.constexpr):
+    """The gates i, f, g, o of a tile."""
+    at = row * 4 * H + column
+    inside = column < H
+    i = tl.load(pre + at, mask, 0).to(tl.float32) + tl.load(bias + column, inside, 0)
+    f = tl.load(pre + at + H, mask, 0).to(tl.float32) + tl.load(bias + H + column, inside, 0)
+    g = tl.load(pre + at + 2 * H, mask, 0).to(tl.float32)
+    g += tl.load(bias + 2 * H + column, inside, 0)
+    o = tl.load(pre + at + 3 * H, mask, 0).to(tl.float32)
+    o += tl.load(bias + 3 * H + column, inside, 0)
+    return tl.sigmoid(i), tl.sigmoid(f), tanh(g), tl.sigmoid(o)
+
+
+@triton.jit(do_not_specialize=["B"])
+def _gates(
+    pre, bias, cell, new_cell, keep, start, m, clip, B,
+    pre_lane, cell_lane, new_cell_lane, keep_lane, start_lane, start_row, m_part,
+    H: tl.constexpr, S: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    lane = tl.program_id(2).to(tl.int64)
+    row, column, mask = own_tile(B, H, ROWS, COLUMNS)
+    i, f, g, o = read_gates(pre + lane * pre_lane, bias + lane * 4 * H, row, column, mask, H)
+    kept = tl.load(keep + lane * keep_lane + row, row < B, 1) != 0
+    before = tl.load(cell + lane * cell_lane + row * H + column, mask & kept, 0)
+    before += tl.load(start + lane * start_lane + row * start_row + column, mask & (kept == 0), 0)
+    c = f * before + i * g
+    c = tl.minimum(tl.maximum(c, -clip), clip)
+    tl.store(new_cell + lane * new_cell_lane + row * H + column, c, mask)
+    part: tl.constexpr = H // S
+    s = tl.program_id(1) * COLUMNS // part
+    at = (lane * S + s) * m_part + row * part + column - s * part
+    tl.store(m + at, (o * tanh(c)).to(m.dtype.element_ty), mask)

@@ -1,0 +1,133 @@
+"""The CUDA engine: Triton kernels, captured as one CUDA graph per shape of a batch.
+
+`layout.py` says how sentences share the rows of a batch, `waves.py` how all layers of both
+directions run at once.
+
+B sentences, N tokens of all sentences, V token vectors, D dim, J layers, L LSTM layers.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import cast
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from elmore.bilm.kernels.characters import encode
+from elmore.bilm.kernels.graphs import CapturedFunction
+from elmore.bilm.lstm import LSTMState, ProjectedLSTM
+from elmore.bilm.model import BiLM, BiLMState
+from elmore.bilm.token_encoder import CharEncoder
+from elmore.inference.engine import Engine
+from elmore.inference.layout import Layout, align, pack
+from elmore.inference.waves import Waves
+from elmore.transfer import to_device
+
+
+class CudaEngine(Engine):
+    """All layers of both directions as one batch of matrices, replayed from CUDA graphs.
+
+    Args:
+        bilm: The model, on a CUDA device; its LSTMs must have a projection.
+    """
+
+    def __init__(self, bilm: BiLM) -> None:
+        weight = next(bilm.parameters())
+        super().__init__(bilm.config, weight.device, weight.dtype)
+        self._encoder = bilm.encode
+        pairs = zip(bilm.forward_lstms, bilm.backward_lstms, strict=True)
+        lstms = cast("list[tuple[ProjectedLSTM, ProjectedLSTM]]", list(pairs))
+        self._waves = Waves(lstms, residual=bilm.config.residual)
+        self._captured = CapturedFunction(self._waves)
+        self._lock = Lock()
+        self._last_run: torch.cuda.Event | None = None
+
+    def encode(self, ids: Int[Tensor, "N ..."]) -> Float[Tensor, "N D"]:
+        """See `Engine`."""
+        if not isinstance(self._encoder, CharEncoder):
+            return self._encoder(ids)
+        with torch.cuda.device_of(ids):  # Triton launches on the current device
+            return encode(self._encoder, ids)
+
+    def run(
+        self,
+        table: Float[Tensor, "V D"],
+        words: Int[np.ndarray, " N"],
+        lengths: Int[np.ndarray, " B"],
+        start: BiLMState,
+    ) -> Float[Tensor, "J N 2*D"]:
+        """See `Engine`."""
+        return self._run(table, words, pack(words, lengths), self._stack(start))[0]
+
+    def run_with_state(
+        self,
+        table: Float[Tensor, "V D"],
+        tokens: Int[np.ndarray, " N"],
+        lengths: Int[np.ndarray, " B"],
+        state: BiLMState | None = None,
+    ) -> tuple[Float[Tensor, "J N 2*D"], BiLMState]:
+        """See `Engine`."""
+        B, L = len(lengths), self.config.num_layers
+        layout = align(tokens, lengths)
+        padding = layout.starts.shape[2] - B  # rows without a sentence
+        zero = LSTMState(
+            table.new_zeros(B, self.config.dim),
+            table.new_zeros(B, self.config.cell_dim, dtype=torch.float32),
+        )
+        before = self._stack(state or [zero] * (2 * L))
+        padded = LSTMState(*(functional.pad(x, (0, 0, 0, padding)) for x in before))
+        layers, after = self._run(table, tokens, layout, padded)
+        # A sentence without tokens keeps its state.
+        empty = to_device(lengths == 0, self.device)[:, None]
+        kept = (torch.where(empty, x, y[:, :B]) for x, y in zip(before, after, strict=True))
+        return layers, self._unstack(LSTMState(*kept))
+
+    def free(self) -> None:
+        """Drop the captured graphs and their memory."""
+        with self._lock:
+            self._captured = CapturedFunction(self._waves)
+
+    def _run(
+        self,
+        table: Float[Tensor, "V D"],
+        tokens: Int[np.ndarray, " N"],
+        layout: Layout,
+        start: LSTMState,
+    ) -> tuple[Float[Tensor, "J N 2*D"], LSTMState]:
+        """Return the layers of the tokens, and the state after the last place."""
+        D, L = self.config.dim, self.config.num_layers
+        x = table[to_device(layout.tokens, self.device)]  # (T, 2, B, D)
+        starts = to_device(layout.starts, self.device)
+        place, row = (to_device(i, self.device) for i in (layout.place, layout.row))
+        layers = x.new_empty(L + 1, len(tokens), 2 * D)
+        layers[0] = table[to_device(tokens, self.device)].repeat(1, 2)
+        # The next replay of a graph overwrites its results, so they are copied out here.
+        with self._exclusive():
+            *outputs, output, cell = self._captured(x, starts, *start)
+            for layer, h in zip(layers[1:], outputs, strict=True):
+                layer[:, :D] = h[place[0], 0, row]
+                layer[:, D:] = h[place[1], 1, row]
+            return layers, LSTMState(output.clone(), cell.clone())
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        """Keep other threads, and work on other CUDA streams, out of the captured graphs."""
+        with self._lock, torch.cuda.device(self.device):
+            if self._last_run is not None:
+                torch.cuda.current_stream().wait_event(self._last_run)
+            yield
+            self._last_run = torch.cuda.current_stream().record_event()
+
+    def _stack(self, state: BiLMState) -> LSTMState:
+        """Return the states of all LSTMs as one, (2L, B, ...), in the order of `Waves`."""
+        L = self.config.num_layers
+        ordered = [state[d * L + j] for j in range(L) for d in range(2)]
+        return LSTMState(*(torch.stack(tensors) for tensors in zip(*ordered, strict=True)))
+
+    def _unstack(self, state: LSTMState) -> BiLMState:
+        states = [LSTMState(h, c) for h, c in zip(*state, strict=True)]
+        return states[::2] + states[1::2]

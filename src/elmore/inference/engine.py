@@ -1,0 +1,118 @@
+"""The contract of all engines: rows of a table of token vectors in, layers out.
+
+A batch of sentences is one array of rows, sentence after sentence, and the length of each. How
+an engine sorts, pads or packs them is its own business.
+
+B sentences, N tokens of all sentences, V token vectors, C characters, D dim, J = L + 1 layers.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from elmore.bilm.config import BiLMConfig
+from elmore.bilm.lstm import LSTMState
+from elmore.bilm.model import BiLMState
+from elmore.errors import InputError
+
+
+class Engine(ABC):
+    """A frozen biLM. Several threads may share one.
+
+    Attributes:
+        config: The sizes of the biLM.
+        device: Where its weights, and the tensors that it takes and returns, are.
+        dtype: The dtype of token vectors and layers.
+    """
+
+    def __init__(self, config: BiLMConfig, device: torch.device, dtype: torch.dtype) -> None:
+        self.config = config
+        self.device = device
+        self.dtype = dtype
+        self._pid = os.getpid()
+
+    @abstractmethod
+    def encode(self, ids: Int[Tensor, "N ..."]) -> Float[Tensor, "N D"]:
+        """Return the token vector x_k of each word."""
+
+    @abstractmethod
+    def run_with_state(
+        self,
+        table: Float[Tensor, "V D"],
+        tokens: Int[np.ndarray, " N"],
+        lengths: Int[np.ndarray, " B"],
+        state: BiLMState | None = None,
+    ) -> tuple[Float[Tensor, "J N 2*D"], BiLMState]:
+        """Return the layers of all tokens, and the state after the last token of each sentence.
+
+        Args:
+            table: Token vectors.
+            tokens: The row of each token, sentence after sentence, boundary tokens included.
+            lengths: The number of tokens of each sentence.
+            state: The state before the first token of each sentence, B rows; zero if None.
+        """
+
+    def run(
+        self,
+        table: Float[Tensor, "V D"],
+        words: Int[np.ndarray, " N"],
+        lengths: Int[np.ndarray, " B"],
+        start: BiLMState,
+    ) -> Float[Tensor, "J N 2*D"]:
+        """Return the layers of the words of independent sentences.
+
+        The boundary tokens are left out: the opening one is in `start`, and no word depends on
+        the closing one.
+
+        Args:
+            table: Token vectors.
+            words: The row of each word, sentence after sentence.
+            lengths: The number of words of each sentence.
+            start: What `start_state` returns.
+        """
+        state = [LSTMState(*(x.expand(len(lengths), -1) for x in one)) for one in start]
+        return self.run_with_state(table, words, lengths, state)[0]
+
+    def start_state(self, boundaries: Float[Tensor, "2 D"]) -> BiLMState:
+        """Return the state in which every sentence starts, as one row.
+
+        That is the state of the forward LSTMs after `<S>`, and of the backward LSTMs after `</S>`.
+
+        Args:
+            boundaries: The token vectors of `<S>` and `</S>`.
+        """
+        _, state = self.run_with_state(boundaries, np.arange(2), np.ones(2, dtype=np.int64))
+        L = self.config.num_layers
+        ahead, behind = state[:L], state[L:]
+        return [LSTMState(h[:1], c[:1]) for h, c in ahead] + [
+            LSTMState(h[1:], c[1:]) for h, c in behind
+        ]
+
+    def free(self) -> None:
+        """Free memory that the next call allocates again."""
+        return  # only captured CUDA graphs have such memory
+
+    def check_process(self) -> None:
+        """Raise if the engine is on a GPU and was made before this process was forked."""
+        if self.device.type == "cuda" and self._pid != os.getpid():
+            raise InputError(
+                "a CUDA model can't be used in a forked process; load it there, or start workers "
+                "with the spawn method"
+            )
+
+
+@contextmanager
+def frozen(device: torch.device) -> Iterator[None]:
+    """Compute as an engine does whatever the caller has set: no gradients, no autocast.
+
+    The results are ordinary tensors, which a task may use in its own graph: inference tensors
+    can't be saved for a backward pass.
+    """
+    with torch.inference_mode(False), torch.no_grad(), torch.autocast(device.type, enabled=False):
+        yield

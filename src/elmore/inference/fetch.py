@@ -1,0 +1,114 @@
+"""Vectors of a batch to the host, while the device computes the next batch.
+
+J layers, N words of a batch, W words of a sentence, D dim.
+"""
+
+import math
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import accumulate, pairwise
+from threading import Lock
+from types import TracebackType
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from elmore.transfer import to_device
+
+# Pinned memory is scarce: only large blocks are handed to the caller without a copy, and only as
+# long as all callers together hold less than the limit.
+_SMALLEST_LOAN = 2**24
+_LARGEST_LOAN = 2**32
+_loans: list[tuple[weakref.ref[np.ndarray], int]] = []
+_lock = Lock()
+
+
+class Fetcher:
+    """Copies vectors to the host, each batch as soon as it is computed."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1)
+        self._stream: torch.cuda.Stream | None = None
+
+    def __enter__(self) -> "Fetcher":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._thread.shutdown(cancel_futures=True)
+
+    def start(
+        self, vectors: Float[Tensor, "*J N D"], lengths: Sequence[int]
+    ) -> "Future[list[Float[np.ndarray, '*J W D']]]":
+        """Start to copy the vectors of a batch; the result has one array per sentence.
+
+        From a CPU each array owns its memory. From a GPU they are views of one block per batch.
+        """
+        if not vectors.is_cuda:
+            # A view would keep the vectors of the whole batch in memory.
+            parts = vectors.split(list(lengths), dim=-2)
+            done: Future[list[np.ndarray]] = Future()
+            done.set_result([part.numpy().copy() for part in parts])
+            return done
+        vectors = by_sentence(vectors, lengths)
+        computed = torch.cuda.current_stream(vectors.device).record_event()
+        return self._thread.submit(self._fetch, vectors, lengths, computed)
+
+    def _fetch(
+        self, vectors: Float[Tensor, "*J N D"], lengths: Sequence[int], computed: torch.cuda.Event
+    ) -> list[np.ndarray]:
+        self._stream = self._stream or torch.cuda.Stream(vectors.device)
+        with torch.cuda.stream(self._stream):
+            self._stream.wait_event(computed)
+            if vectors.nbytes > _LARGEST_LOAN:
+                block = vectors.cpu().numpy()
+            else:
+                pinned = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
+                pinned.copy_(vectors, non_blocking=True)
+                self._stream.record_event().synchronize()
+                block = lend(pinned)
+        *layers, _, D = vectors.shape
+        J = math.prod(layers)
+        rows = block.reshape(-1, D)
+        ends = pairwise(accumulate(lengths, initial=0))
+        return [rows[J * a : J * b].reshape(*layers, b - a, D) for a, b in ends]
+
+
+def by_sentence(vectors: Float[Tensor, "*J N D"], lengths: Sequence[int]) -> Tensor:
+    """Reorder the rows of vectors: all layers of a sentence, then those of the next.
+
+    [a b c; A B C] with lengths 2 and 1 becomes a b A B c C. The shape stays.
+    """
+    *layers, N, D = vectors.shape
+    J = math.prod(layers)
+    n = to_device(np.array(lengths), vectors.device)
+    sentence = torch.arange(len(n), device=n.device).repeat_interleave(J * n, output_size=J * N)
+    first = (n.cumsum(0) - n)[sentence]
+    inside = torch.arange(J * N, device=n.device) - J * first
+    j, word = inside // n[sentence], inside % n[sentence]
+    return vectors.reshape(J * N, D)[j * N + first + word].view_as(vectors)
+
+
+def lend(pinned: Tensor) -> np.ndarray:
+    """Return pinned memory as an array, or a copy in pageable memory if callers hold too much.
+
+    PyTorch reuses the memory once the caller has dropped all views of the array.
+    """
+    lent = pinned.numpy()
+    with _lock:
+        _loans[:] = [(array, size) for array, size in _loans if array() is not None]
+        held = sum(size for _, size in _loans)
+        if lent.nbytes >= _SMALLEST_LOAN and held + lent.nbytes <= _LARGEST_LOAN:
+            _loans.append((weakref.ref(lent), lent.nbytes))  # views keep it alive
+            return lent
+    # numpy allocates huge pages, of which there are far fewer to fault in.
+    array = np.empty(lent.shape, lent.dtype)
+    torch.from_numpy(array).copy_(pinned)
+    return array

@@ -1,0 +1,65 @@
+"""The plain PyTorch engine: sentences padded to one length, run by the biLM itself.
+
+It runs everywhere, and the other engines are tested against it.
+
+B sentences, N tokens of all sentences, V token vectors, T tokens, D dim, J layers.
+"""
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from elmore.bilm.lstm import LSTMState
+from elmore.bilm.model import BiLM, BiLMState
+from elmore.inference.engine import Engine
+from elmore.text.sentences import group_by_length
+from elmore.transfer import to_device
+
+
+class ReferenceEngine(Engine):
+    """A biLM as it is."""
+
+    def __init__(self, bilm: BiLM) -> None:
+        weight = next(bilm.parameters())
+        super().__init__(bilm.config, weight.device, weight.dtype)
+        self._bilm = bilm
+        L, D, H = bilm.config.num_layers, bilm.config.dim, bilm.config.cell_dim
+        self._zeros = [LSTMState(weight.new_zeros(1, D), weight.new_zeros(1, H))] * (2 * L)
+
+    def encode(self, ids: Int[Tensor, "N ..."]) -> Float[Tensor, "N D"]:
+        """See `Engine`."""
+        return self._bilm.encode(ids)
+
+    def run_with_state(
+        self,
+        table: Float[Tensor, "V D"],
+        tokens: Int[np.ndarray, " N"],
+        lengths: Int[np.ndarray, " B"],
+        state: BiLMState | None = None,
+    ) -> tuple[Float[Tensor, "J N 2*D"], BiLMState]:
+        """See `Engine`."""
+        N, B = len(tokens), len(lengths)
+        layers = table.new_empty(len(self._zeros) // 2 + 1, N, 2 * table.shape[1])
+        state = state or [LSTMState(*(x.expand(B, -1) for x in zero)) for zero in self._zeros]
+        after = [LSTMState(h.clone(), c.clone()) for h, c in state]
+        ends = np.cumsum(lengths)
+        # Sentences of similar length together, so that padding at most doubles the work.
+        for group in group_by_length(lengths.tolist(), 2 * N):
+            if not lengths[group].any():
+                continue
+            places = [torch.arange(ends[i] - lengths[i], ends[i]) for i in group]
+            rows = to_device(torch.cat(places), self.device)  # of this group, in `layers`
+            padded = pad_sequence([torch.from_numpy(tokens)[p] for p in places], batch_first=True)
+            mask = torch.arange(padded.shape[1]) < torch.tensor(lengths[group])[:, None]
+            where = to_device(mask.flatten().nonzero()[:, 0], self.device)
+            x = table[to_device(padded, self.device)]  # (B, T, D)
+            of_group = torch.tensor(group, device=self.device)
+            before = [LSTMState(h[of_group], c[of_group]) for h, c in state]
+            output = self._bilm.contextualize(x, to_device(mask, self.device), before)
+            flat = output.layers.transpose(0, 1).flatten(1, 2)  # (J, B T, 2D)
+            layers[:, rows] = flat[:, where]
+            for (h, c), (new_h, new_c) in zip(after, output.state, strict=True):
+                h[of_group], c[of_group] = new_h, new_c
+        return layers, after

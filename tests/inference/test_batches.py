@@ -1,0 +1,114 @@
+"""Oracles: the same sentences one by one; on a GPU, those on a CPU."""
+
+import random
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from elmore.bilm.config import BiLMConfig
+from elmore.bilm.model import BiLM
+from elmore.embedder import Embedder
+from elmore.inference import batches
+from elmore.inference.batches import Batch, split
+from elmore.inference.fetch import Fetcher
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def many_sentences(count: int) -> list[list[str]]:
+    draw = random.Random(0)
+    words = [f"word{i}" for i in range(60)]
+    return [draw.choices(words, k=draw.randrange(0, 30)) for _ in range(count)]
+
+
+def test_sentences_are_grouped_in_order() -> None:
+    sentences = many_sentences(50)
+    for max_words in (1, 60, 10_000):
+        found = list(split(sentences, max_words))
+        assert [s for batch in found for s in batch.sentences()] == sentences
+        assert all(len(b.words) + 2 * len(b.lengths) < max_words + 32 for b in found)
+    assert list(split([], 10)) == []
+    assert list(split([[], ["a"]], 10)) == [Batch(["a"], [0, 1])]
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+@pytest.mark.parametrize("carry_state", [False, True])
+def test_results_come_in_order(
+    embedder: Embedder, ahead: int, carry_state: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentences = many_sentences(30)
+    expected = embedder.embed(sentences, carry_state=carry_state)
+    monkeypatch.setitem(batches._BATCHES_AHEAD, "cpu", ahead)
+    found = list(embedder.stream(sentences, carry_state=carry_state, batch_words=40))
+    assert [tokens for tokens, _ in found] == sentences
+    for (_, a), b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_a_stream_reads_a_few_batches_ahead_and_no_further(
+    embedder: Embedder, ahead: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(batches._BATCHES_AHEAD, "cpu", ahead)
+    read = 0
+
+    def endless() -> Iterator[list[str]]:
+        nonlocal read
+        while True:
+            read += 1
+            yield ["word"] * 8
+
+    stream = embedder.stream(endless(), batch_words=40)
+    assert next(stream).vectors.shape == (3, 8, 32)
+    assert read <= 4 * (ahead + 1)
+
+
+def test_a_failed_copy_raises_where_vectors_are_asked_for(
+    embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(Fetcher, "start", broken)
+    with pytest.raises(RuntimeError, match="no memory"):
+        next(embedder.stream([["word"]]))
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("layers", ["all", "top"])
+def test_a_gpu_gives_what_a_cpu_gives(layers) -> None:
+    bilm = BiLM(BiLMConfig(dim=64, cell_dim=256))
+    sentences = [*many_sentences(300), ["long"] * 2000]
+    expected = Embedder(bilm, device="cpu").embed(sentences, layers=layers)
+    carried = Embedder(bilm, device="cpu").embed(sentences[:9], layers=layers, carry_state=True)
+    for precision, bound in (("fp32", 1e-5), ("bf16", 0.05)):
+        embedder = Embedder(bilm, device="cuda", precision=precision)
+        for batch_words in (100, 1000, None, None, None):
+            found = embedder.embed(sentences, layers=layers, batch_words=batch_words)
+            for a, b in zip(found, expected, strict=True):
+                assert a.flags.owndata
+                np.testing.assert_allclose(a, b, atol=bound)
+        found = embedder.embed(sentences[:9], layers=layers, carry_state=True)
+        for a, b in zip(found, carried, strict=True):
+            np.testing.assert_allclose(a, b, atol=bound)
+    assert not next(bilm.parameters()).is_cuda
+    assert bilm.training
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_a_slow_caller_gets_the_same() -> None:
+    """What the device computes next must not overwrite what the caller still has."""
+    embedder = Embedder(BiLM(BiLMConfig.tiny()), device="cuda")
+    sentences = many_sentences(200)
+    expected = embedder.embed(sentences, batch_words=200)
+    kept = []
+    for _, vectors in embedder.stream(sentences, batch_words=200):
+        time.sleep(0.002)
+        kept.append(vectors)
+    for a, b in zip(kept, expected, strict=True):
+        np.testing.assert_array_equal(a, b)

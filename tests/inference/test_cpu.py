@@ -1,0 +1,108 @@
+"""What the CPU engine does beside being right (test_engines.py): oracles are counts by hand."""
+
+import copy
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmore.bilm.model import BiLM
+from elmore.inference import cpu, packed
+from elmore.inference.cpu import CpuEngine, _by_position, _steps
+from elmore.inference.packed import PackedInt8, PackedLinear
+from elmore.text.characters import encode_words
+from tests.inference.conftest import Case, make_case
+from tests.inference.test_engines import needs_int8, needs_packing
+
+
+@given(st.lists(st.integers(0, 12), max_size=20))
+def test_tokens_by_position(lengths: list[int]) -> None:
+    """Oracle: the k-th token of each sentence, longest sentence first, by loops."""
+    n = np.array(lengths, dtype=np.int64)
+    order = np.argsort(-n, kind="stable")
+    steps = _steps(n)
+    starts = np.cumsum(n) - n
+    for backward in (False, True):
+        expected = [
+            starts[i] + (lengths[i] - 1 - t if backward else t)
+            for t in range(max(lengths, default=0))
+            for i in order
+            if t < lengths[i]
+        ]
+        assert _by_position(n, order, steps, backward=backward).tolist() == expected
+    assert sum(steps) == sum(lengths)
+
+
+@needs_packing
+def test_a_matrix_is_freed_when_it_is_packed(bilm: BiLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: weak references to the plain matrices, counted whenever one more is packed."""
+    plain = [weakref.ref(p) for p in bilm.parameters() if p.dim() > 1]
+    alive = []
+    init = PackedLinear.__init__
+
+    def pack_and_count(self: PackedLinear, *args: Any) -> None:
+        init(self, *args)
+        alive.append(sum(ref() is not None for ref in plain))
+
+    monkeypatch.setattr(PackedLinear, "__init__", pack_and_count)
+    engine = CpuEngine(copy.deepcopy(bilm))  # of whose matrices nobody else knows
+    alive.clear()
+    owned = copy.deepcopy(bilm)
+    plain[:] = [weakref.ref(p) for p in owned.parameters() if p.dim() > 1]
+    engine = CpuEngine(owned)
+    matrices = len(plain) - 1  # the character table is not packed
+    in_work = 3  # those of the LSTM, or the layer, that is being packed
+    assert len(alive) == matrices
+    assert all(left <= matrices - i + in_work for i, left in enumerate(alive))
+    assert sum(ref() is not None for ref in plain) == 1
+    del engine
+
+
+@needs_packing
+@torch.no_grad()
+def test_a_repeated_word_is_multiplied_once(bilm: BiLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    sentences = [["a", "rose", "is", "a", "rose"], ["is", "it"], ["a"]]
+    case = make_case(bilm, encode_words, sentences)
+    engine = CpuEngine(copy.deepcopy(bilm))
+    start = engine.start_state(case.table[:2])
+    expected = case.words_of(case.expected()[0])
+    row = 4 * bilm.config.cell_dim * 4  # bytes
+    for most, products in ((9, [4]), (3, [2, 3, 2]), (1, [2, 2, 1, 1, 1])):
+        rows: list[int] = []
+        monkeypatch.setattr(cpu, "_GATE_BYTES", most * row)
+        hook = engine._forward[0]._input.register_forward_hook(
+            lambda _, args, __, rows=rows: rows.append(len(args[0]))
+        )
+        layers = engine.run(case.table, *case.without_boundaries(), start)
+        hook.remove()
+        torch.testing.assert_close(layers, expected, rtol=0, atol=2e-6)
+        # Steps: a is a; rose it; is; a; rose.
+        assert rows == products
+
+
+@needs_packing
+@torch.no_grad()
+def test_gates_in_parts_give_the_same(tiny: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = CpuEngine(copy.deepcopy(tiny.bilm))
+    whole, _ = engine.run_with_state(tiny.table, tiny.tokens, tiny.lengths)
+    row = 4 * tiny.bilm.config.cell_dim * 4  # bytes
+    for rows in (0, 1, 5, 50):
+        monkeypatch.setattr(cpu, "_GATE_BYTES", rows * row)
+        layers, _ = engine.run_with_state(tiny.table, tiny.tokens, tiny.lengths)
+        torch.testing.assert_close(layers, whole, rtol=0, atol=1e-6)
+
+
+@needs_int8
+def test_int8_uses_seven_bits_without_vnni(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: the product in float32. Large weights and inputs saturate 16-bit sums of 8 bits."""
+    weight, x = torch.full((4, 64), 1.0), torch.full((3, 64), 1.0)
+    x[0] = -1.0
+    for vnni in (True, False):
+        monkeypatch.setattr(packed, "has_vnni", lambda vnni=vnni: vnni)
+        matrix = PackedInt8(weight, None)
+        assert matrix._reduce_range is not vnni
+        torch.testing.assert_close(matrix(x), x @ weight.T, rtol=0.02, atol=0)

@@ -1,0 +1,167 @@
+"""Oracle for every engine: the plain biLM on padded batches, in float32 and float64."""
+
+import copy
+from collections.abc import Callable
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+import torch
+
+from elmore.bilm.config import BiLMConfig
+from elmore.bilm.model import BiLM
+from elmore.errors import InputError
+from elmore.inference import cpu, new_engine
+from elmore.inference.cpu import CpuEngine
+from elmore.inference.engine import Engine
+from elmore.inference.packed import can_pack, int8_supported
+from elmore.inference.reference import ReferenceEngine
+from elmore.text.characters import encode_words
+from tests.gpu import DEVICE
+from tests.inference.conftest import Case, make_case, random_state
+
+needs_packing = pytest.mark.skipif(not can_pack(), reason="PyTorch has no oneDNN here")
+needs_int8 = pytest.mark.skipif(not int8_supported(), reason="int8 needs an x86 CPU")
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+
+
+def cuda_engine(bilm: BiLM) -> Engine:
+    """The CUDA engine on a GPU; without one, its code in Triton's interpreter, uncaptured."""
+    if not bilm.config.project_cells:
+        pytest.skip("the CUDA engine is for LSTMs with a projection")
+    from elmore.inference.cuda import CudaEngine
+
+    engine = CudaEngine(bilm.to(DEVICE))
+    if DEVICE == "cpu":
+        engine._captured = engine._waves  # type: ignore[assignment]
+        engine._exclusive = contextmanager(lambda: iter([None]))  # type: ignore[method-assign]
+    return engine
+
+
+ENGINES = [
+    pytest.param(ReferenceEngine, id="reference"),
+    pytest.param(CpuEngine, id="cpu", marks=needs_packing),
+    pytest.param(cuda_engine, id="cuda", marks=[pytest.mark.gpu, needs_triton]),
+]
+NewEngine = Callable[[BiLM], Engine]
+
+
+def assert_as_exact(found: torch.Tensor, case: Case, *, words: bool = False) -> None:
+    """Up to three times as far from float64 as the plain float32 biLM is."""
+    plain, _ = case.expected()
+    double = copy.deepcopy(case.bilm).double()
+    exact, _ = case._replace(bilm=double).expected()
+    rounding = float((plain - exact).abs().max())
+    exact = case.words_of(exact) if words else exact
+    torch.testing.assert_close(found.cpu().double(), exact, rtol=0, atol=3 * rounding + 1e-6)
+
+
+@pytest.mark.parametrize("new", ENGINES)
+@torch.no_grad()
+def test_layers_and_state_of_all_tokens(new: NewEngine, case: Case) -> None:
+    _, expected = case.expected()
+    engine = new(copy.deepcopy(case.bilm))
+    table = case.table.to(engine.device)
+    layers, state = engine.run_with_state(table, case.tokens, case.lengths)
+    assert_as_exact(layers, case)
+    for a, b in zip(state, expected, strict=True):
+        torch.testing.assert_close(a.cell.cpu(), b.cell, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(a.output.cpu(), b.output, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("new", ENGINES)
+@torch.no_grad()
+def test_words_start_from_the_state_after_the_boundary_token(new: NewEngine, case: Case) -> None:
+    engine = new(copy.deepcopy(case.bilm))
+    table = case.table.to(engine.device)
+    start = engine.start_state(table[:2])
+    words, lengths = case.without_boundaries()
+    assert_as_exact(engine.run(table, words, lengths, start), case, words=True)
+
+
+@pytest.mark.parametrize("new", ENGINES)
+@torch.no_grad()
+def test_state_is_a_value(new: NewEngine, tiny: Case) -> None:
+    """From a given state, which is not changed, for some sentences that have no token."""
+    engine = new(copy.deepcopy(tiny.bilm))
+    state = random_state(tiny.bilm.config, len(tiny.lengths))
+    given = [type(s)(*(x.to(engine.device) for x in s)) for s in state]
+    table = tiny.table.to(engine.device)
+    layers, after = engine.run_with_state(table, tiny.tokens, tiny.lengths, given)
+    expected, expected_after = tiny.expected(state)
+    torch.testing.assert_close(layers.cpu(), expected, rtol=0, atol=5e-6)
+    for a, b in zip(after, expected_after, strict=True):
+        torch.testing.assert_close(a.cell.cpu(), b.cell, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(a.output.cpu(), b.output, rtol=1e-5, atol=1e-5)
+    nothing, same = engine.run_with_state(
+        table, tiny.tokens[:0], np.zeros(len(tiny.lengths), dtype=np.int64), given
+    )
+    assert nothing.shape == (3, 0, 2 * tiny.bilm.config.dim)
+    for a, b, c in zip(same, given, state, strict=True):
+        assert torch.equal(a.cell, b.cell)
+        assert torch.equal(b.cell.cpu(), c.cell)
+        assert torch.equal(a.output, b.output)
+
+
+@pytest.mark.parametrize("new", ENGINES)
+@torch.no_grad()
+def test_no_sentences_and_no_words(new: NewEngine, tiny: Case) -> None:
+    engine = new(copy.deepcopy(tiny.bilm))
+    table = tiny.table.to(engine.device)
+    start = engine.start_state(table[:2])
+    for lengths in (np.zeros(0, dtype=np.int64), np.zeros(2, dtype=np.int64)):
+        layers = engine.run(table, tiny.tokens[:0], lengths, start)
+        assert layers.shape == (3, 0, 2 * tiny.bilm.config.dim)
+
+
+@pytest.mark.parametrize("new", ENGINES)
+@torch.no_grad()
+def test_words_are_encoded_as_by_the_bilm(new: NewEngine, tiny: Case) -> None:
+    ids = encode_words(["the", "river", "", "x" * 60, "강"])
+    expected = tiny.bilm.encode(ids)
+    engine = new(copy.deepcopy(tiny.bilm))
+    torch.testing.assert_close(engine.encode(ids.to(engine.device)).cpu(), expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "int8", "least"),
+    [
+        pytest.param(torch.bfloat16, False, 0.999, marks=needs_packing),
+        pytest.param(torch.float32, True, 0.995, marks=needs_int8),
+    ],
+)
+@torch.no_grad()
+def test_lower_precision_stays_close(dtype: torch.dtype, int8: bool, least: float) -> None:
+    bilm = BiLM(BiLMConfig(dim=64, cell_dim=256)).eval()
+    for parameter in bilm.parameters():
+        parameter *= 1.5  # away from the small initial weights
+    case = make_case(bilm, encode_words)
+    expected, _ = case.expected()
+    engine = CpuEngine(copy.deepcopy(bilm).to(dtype), int8=int8)
+    layers, _ = engine.run_with_state(case.table.to(engine.dtype), case.tokens, case.lengths)
+    cosine = torch.cosine_similarity(layers.float(), expected, dim=-1)
+    assert cosine.min() >= least
+    assert cosine.mean() >= 0.999
+
+
+def test_the_engine_for_a_model(bilm: BiLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packing pays for large matrices in the dtypes that oneDNN has."""
+    assert isinstance(new_engine(copy.deepcopy(bilm)), ReferenceEngine)
+    monkeypatch.setattr(cpu, "_SMALLEST", 1)
+    packed = isinstance(new_engine(copy.deepcopy(bilm)), CpuEngine)
+    assert packed == can_pack()
+    assert isinstance(new_engine(copy.deepcopy(bilm).double()), ReferenceEngine)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert isinstance(new_engine(copy.deepcopy(bilm)), ReferenceEngine)
+    with pytest.raises(InputError, match="int8 needs an x86 CPU, not cpu; try bf16"):
+        new_engine(copy.deepcopy(bilm), int8=True)
+
+
+def test_gpu_engines_refuse_forked_processes(tiny: Case) -> None:
+    engine = ReferenceEngine(tiny.bilm)
+    engine._pid += 1
+    engine.check_process()  # a CPU engine may be used after a fork
+    engine.device = torch.device("cuda")
+    with pytest.raises(InputError, match="can't be used in a forked process"):
+        engine.check_process()

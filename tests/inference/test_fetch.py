@@ -1,0 +1,63 @@
+"""Oracle: the tensor itself."""
+
+import numpy as np
+import pytest
+import torch
+
+from elmore.inference import fetch
+from elmore.inference.fetch import Fetcher, by_sentence, lend
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("lengths", [[0], [1], [400, 0, 599]])
+@pytest.mark.parametrize("layers", [(), (3,)])
+def test_one_array_per_sentence(
+    device: str, dtype: torch.dtype, lengths: list[int], layers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "_SMALLEST_LOAN", 100)
+    monkeypatch.setattr(fetch, "_LARGEST_LOAN", 10_000)  # some lent, some copied, some too large
+    tensors = [torch.randn(*layers, sum(lengths), 3, dtype=dtype) for _ in range(5)]
+    with Fetcher() as fetcher:
+        started = [fetcher.start(x.to(device), lengths) for x in tensors]
+        for tensor, future in zip(tensors, started, strict=True):
+            parts = tensor.split(lengths, dim=-2)
+            for part, array in zip(parts, future.result(), strict=True):
+                np.testing.assert_array_equal(array, part.numpy(), strict=True)
+
+
+def test_arrays_from_a_cpu_own_their_memory() -> None:
+    with Fetcher() as fetcher:
+        for array in fetcher.start(torch.randn(3, 5, 2), [2, 3]).result():
+            assert array.flags.owndata
+            assert array.flags.c_contiguous
+
+
+def test_all_layers_of_a_sentence_come_together() -> None:
+    layers = torch.tensor([[[1], [2], [3]], [[10], [20], [30]]])
+    assert by_sentence(layers, [2, 0, 1]).flatten().tolist() == [1, 2, 10, 20, 3, 30]
+
+
+def test_memory_is_lent_until_the_last_view_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "_SMALLEST_LOAN", 8)
+    monkeypatch.setattr(fetch, "_LARGEST_LOAN", 32)
+
+    def is_lent(tensor: torch.Tensor, array: np.ndarray) -> bool:
+        np.testing.assert_array_equal(array, tensor.numpy(), strict=True)
+        return np.shares_memory(array, tensor.numpy())
+
+    small, first, second, third = (torch.arange(n, dtype=torch.int16) for n in (3, 8, 8, 8))
+    assert not is_lent(small, lend(small))
+    kept = lend(first)
+    also_kept = lend(second)
+    assert is_lent(first, kept)
+    assert is_lent(second, also_kept)
+    assert not is_lent(third, lend(third))
+    view = kept.reshape(2, 4)[1:]
+    del kept
+    assert not is_lent(third, lend(third))
+    np.testing.assert_array_equal(view, [[4, 5, 6, 7]])
+    del view
+    assert is_lent(third, lend(third))

@@ -1,0 +1,85 @@
+"""Oracles: a place-by-place reading of the rows; the shortest row, searched for in all."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmore.inference import layout as layout_module
+from elmore.inference.layout import Layout, align, pack
+
+lengths_of_sentences = st.lists(st.integers(0, 40), min_size=1, max_size=60)
+
+
+def laid_out(how, lengths: list[int]) -> tuple[Layout, list[list[int]]]:
+    tokens = np.arange(1, sum(lengths) + 1)
+    sentences = [part.tolist() for part in np.split(tokens, np.cumsum(lengths)[:-1])]
+    return how(tokens, np.array(lengths, dtype=np.int64)), sentences
+
+
+@pytest.mark.parametrize("how", [pack, align])
+@given(lengths=lengths_of_sentences)
+def test_each_direction_reads_every_sentence_from_its_start(how, lengths: list[int]) -> None:
+    layout, sentences = laid_out(how, lengths)
+    for d in range(2):
+        expected = {tuple(s[::-1] if d else s) for s in sentences if s}
+        read = set()
+        for row in range(layout.tokens.shape[2]):
+            sentence: list[int] = []
+            for token, start in zip(
+                layout.tokens[:, d, row], layout.starts[:, d, row], strict=True
+            ):
+                if start:
+                    read.add(tuple(sentence))
+                    sentence = []
+                if token:
+                    sentence.append(int(token))
+            read.add(tuple(sentence))
+        assert read - {()} == expected
+
+
+@pytest.mark.parametrize("how", [pack, align])
+@given(lengths=lengths_of_sentences)
+def test_tokens_are_at_their_places(how, lengths: list[int]) -> None:
+    layout, _ = laid_out(how, lengths)
+    for d in range(2):
+        found = layout.tokens[layout.place[d], d, layout.row]
+        np.testing.assert_array_equal(found, np.arange(1, sum(lengths) + 1))
+
+
+@given(lengths_of_sentences)
+def test_aligned_sentences_end_at_the_last_place_of_their_row(lengths: list[int]) -> None:
+    layout, sentences = laid_out(align, lengths)
+    for row, sentence in enumerate(sentences):
+        if sentence:
+            assert layout.tokens[-1, 0, row] == sentence[-1]
+            assert layout.tokens[-1, 1, row] == sentence[0]
+
+
+@given(st.lists(st.integers(1, 40), max_size=60), st.integers(1, 16))
+def test_the_longest_sentence_left_goes_to_the_shortest_row(sizes: list[int], B: int) -> None:
+    lengths = [0] * B
+    expected = {}
+    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        shortest = lengths.index(min(lengths))
+        expected[i] = lengths[shortest], shortest
+        lengths[shortest] += sizes[i]
+    starts, rows, longest = layout_module._share_out(np.array(sizes, dtype=np.int64), B)
+    assert dict(enumerate(zip(starts.tolist(), rows.tolist(), strict=True))) == expected
+    assert longest == max([*lengths, 0])
+
+
+def test_few_places_are_empty() -> None:
+    draw = np.random.default_rng(0)
+    lengths = np.maximum(3, draw.normal(26, 10, 2000).astype(int))
+    layout = pack(np.arange(lengths.sum()), lengths)
+    T, _, B = layout.tokens.shape
+    assert B == layout_module._MAX_ROWS
+    assert lengths.sum() > 0.9 * T * B
+    assert T % layout_module._MULTIPLE == 0
+
+
+def test_a_very_long_sentence_makes_rows_few() -> None:
+    lengths = np.array([100_000] + [20] * 1000)
+    layout = pack(np.arange(lengths.sum()), lengths)
+    assert layout.tokens.size < 2 * 2 * lengths.sum()

@@ -1,0 +1,61 @@
+"""Oracle: the plain biLM on the same padded batch."""
+
+import copy
+
+import pytest
+import torch
+
+from elmore.errors import InputError
+from elmore.inference import new_engine
+from elmore.inference.padded import PaddedRunner
+from elmore.text.characters import encode_sentences
+from tests.inference.conftest import Case, random_state
+
+
+@torch.no_grad()
+def test_layers_and_state_of_a_padded_batch(case: Case) -> None:
+    runner = PaddedRunner(new_engine(copy.deepcopy(case.bilm)))
+    state = None
+    for _ in range(2):
+        expected, found = case.bilm(*case.padded, state), runner(*case.padded, state)
+        torch.testing.assert_close(found.layers, expected.layers, rtol=1e-5, atol=5e-6)
+        assert not found.layers.transpose(1, 2)[~case.padded.mask].any()
+        for a, b in zip(found.state, expected.state, strict=True):
+            torch.testing.assert_close(a.cell, b.cell, rtol=1e-5, atol=1e-5)
+        state = random_state(case.bilm.config, len(case.lengths))
+
+
+@torch.no_grad()
+def test_rows_without_tokens_keep_their_state(tiny: Case) -> None:
+    runner = PaddedRunner(new_engine(copy.deepcopy(tiny.bilm)))
+    ids, mask = tiny.padded
+    mask = mask.clone()
+    mask[1] = False
+    state = random_state(tiny.bilm.config, len(ids))
+    layers, after = runner(ids, mask, state)
+    assert not layers[1].any()
+    assert all(torch.equal(a.cell[1], b.cell[1]) for a, b in zip(after, state, strict=True))
+
+
+def test_no_sentences(tiny: Case) -> None:
+    runner = PaddedRunner(new_engine(copy.deepcopy(tiny.bilm)))
+    assert runner(*encode_sentences([])).layers.shape == (0, 3, 2, 32)
+
+
+def test_results_can_be_used_in_a_graph(tiny: Case) -> None:
+    """Whatever mode the caller is in when the cache is filled."""
+    runner = PaddedRunner(new_engine(copy.deepcopy(tiny.bilm)))
+    with torch.inference_mode():
+        runner(*tiny.padded)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        layers = runner(*tiny.padded).layers
+    assert layers.dtype == torch.float32
+    scale = torch.ones((), requires_grad=True)
+    (layers * scale).sum().backward()
+    assert scale.grad == pytest.approx(layers.sum().item(), rel=1e-4)
+
+
+def test_ids_of_another_width_are_refused(tiny: Case) -> None:
+    runner = PaddedRunner(new_engine(copy.deepcopy(tiny.bilm)))
+    with pytest.raises(InputError, match="reads 50 characters per word"):
+        runner(*encode_sentences([["a"]], width=30))

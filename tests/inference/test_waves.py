@@ -1,0 +1,99 @@
+"""Oracle: the plain LSTMs, sentence by sentence, layer by layer and direction by direction."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from elmore.bilm.config import BiLMConfig
+from elmore.bilm.lstm import LSTMState
+from elmore.bilm.model import BiLM
+from tests.gpu import DEVICE, needs_kernels
+
+pytestmark = needs_kernels
+
+
+def some_bilm(**changes: object) -> BiLM:
+    sizes = {"dim": 24, "cell_dim": 96, "cell_clip": 0.5, "projection_clip": 0.4}
+    bilm = BiLM(BiLMConfig(**{**sizes, **changes})).to(DEVICE).eval()
+    for lstm in (*bilm.forward_lstms, *bilm.backward_lstms):
+        for linear in (lstm.input, lstm.recurrent, lstm.project):
+            linear.weight.data.mul_(4)  # so that the bounds are reached
+    return bilm
+
+
+def by_lstms(
+    bilm: BiLM, x: Tensor, starts: Tensor, output: Tensor, cell: Tensor
+) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Run token by token, with the start state put in where a sentence starts."""
+    T, L = len(x), bilm.config.num_layers
+    outputs = [torch.empty_like(x) for _ in range(L)]
+    end_output, end_cell = torch.empty_like(output), torch.empty_like(cell)
+    for d, stack in enumerate((bilm.forward_lstms, bilm.backward_lstms)):
+        y = x[:, d]  # (T, B, D)
+        for j, lstm in enumerate(stack):
+            lane = 2 * j + d
+            h, c = torch.zeros_like(output[lane]), torch.zeros_like(cell[lane])
+            for t in range(T):
+                fresh = starts[t, d, :, None]
+                h, c = torch.where(fresh, output[lane], h), torch.where(fresh, cell[lane], c)
+                before = LSTMState(h, c.to(h.dtype))
+                new, (h, c) = lstm(y[t, :, None], state=before)
+                residual = bilm.config.residual and j > 0
+                outputs[j][t, d] = new[:, 0] + y[t] if residual else new[:, 0]
+            end_output[lane], end_cell[lane] = h, c
+            y = outputs[j][:, d]
+    return outputs, end_output, end_cell
+
+
+def both(bilm: BiLM, *, T: int = 6, B: int = 5, shared: bool = False) -> tuple[list, list]:
+    from elmore.inference.waves import Waves
+
+    D, H, lanes = bilm.config.dim, bilm.config.cell_dim, 2 * bilm.config.num_layers
+    dtype = next(bilm.parameters()).dtype
+    x = torch.randn(T, 2, B, D).to(DEVICE, dtype)
+    starts = (torch.rand(T, 2, B) < 0.3).to(DEVICE)
+    starts[0] = True
+    rows = 1 if shared else B
+    output = (0.3 * torch.randn(lanes, rows, D)).to(DEVICE, dtype)
+    cell = (0.3 * torch.randn(lanes, rows, H)).to(DEVICE)
+    pairs = list(zip(bilm.forward_lstms, bilm.backward_lstms, strict=True))
+    found = Waves(pairs, residual=bilm.config.residual)(x, starts, output, cell)
+    outputs, *end = by_lstms(
+        bilm, x, starts, output.expand(-1, B, -1).clone(), cell.expand(-1, B, -1).clone()
+    )
+    return found, [*outputs, *end]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"residual": False, "num_layers": 3},
+        {"num_layers": 1},
+        {"cell_clip": None, "projection_clip": None},
+        {"dim": 33, "cell_dim": 70},
+        {"dim": 64, "cell_dim": 256},
+    ],
+    ids=["paper", "no-residual", "one-layer", "no-clip", "odd-sizes", "parts"],
+)
+@pytest.mark.parametrize("shared", [False, True])
+@torch.no_grad()
+def test_waves_give_what_lstms_give(changes: dict[str, object], shared: bool) -> None:
+    for a, b in zip(*both(some_bilm(**changes), shared=shared), strict=True):
+        # Weights times four, and no bound in one case: the order of a sum shows in the fifth digit.
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=5e-5)
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="the interpreter's bfloat16 differs from a GPU's")
+@torch.no_grad()
+def test_bfloat16_is_as_close_as_the_reference() -> None:
+    bilm = some_bilm(dim=64, cell_dim=256, cell_clip=3.0, projection_clip=3.0)
+    torch.manual_seed(1)
+    _, exact = both(bilm, T=20, B=40)
+    torch.manual_seed(1)
+    found, expected = both(bilm.bfloat16(), T=20, B=40)
+    ours, theirs = (
+        sum(float((x.float() - y.float()).norm()) for x, y in zip(some[:2], exact, strict=False))
+        for some in (found, expected)
+    )
+    assert ours < 1.1 * theirs

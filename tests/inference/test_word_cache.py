@@ -1,0 +1,76 @@
+"""Oracle: each word encoded alone."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from elmore.bilm.model import BiLM
+from elmore.inference import word_cache
+from elmore.inference.reference import ReferenceEngine
+from elmore.inference.word_cache import WordCache
+from elmore.text.characters import encode_words
+
+
+def assert_rows_of(words: list[str], cache: WordCache[str], bilm: BiLM) -> None:
+    table, rows = cache.look_up(words)
+    expected = [bilm.encode(encode_words([word]))[0] for word in words]
+    assert len(rows) == len(expected)
+    for row, vector in zip(rows, expected, strict=True):
+        torch.testing.assert_close(table[row], vector, rtol=0, atol=1e-6)
+
+
+@given(st.lists(st.lists(st.text(max_size=60), max_size=12), max_size=6), st.integers(1, 20))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@torch.no_grad()
+def test_a_row_holds_the_vector_of_its_word(bilm: BiLM, calls: list[list[str]], size: int) -> None:
+    """Also when the table is full, and when a call alone has more words than a table."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(word_cache._TABLE_ROWS, "cpu", size)
+        patch.setitem(word_cache._ENCODED_AT_ONCE, "cpu", 5)
+        cache = WordCache(ReferenceEngine(bilm), encode_words)
+        for words in calls:
+            assert_rows_of(words, cache, bilm)
+
+
+@torch.no_grad()
+def test_rows_stay_valid_when_the_table_is_replaced(
+    bilm: BiLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(word_cache._TABLE_ROWS, "cpu", 3)
+    cache = WordCache(ReferenceEngine(bilm), encode_words)
+    table, rows = cache.look_up(["a", "b"])
+    before = table[rows.tolist()].clone()
+    cache.look_up(["c", "d", "e"])
+    assert torch.equal(table[rows.tolist()], before)
+
+
+@torch.no_grad()
+def test_a_table_is_no_larger_than_it_should_be(
+    bilm: BiLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(word_cache._TABLE_ROWS, "cpu", 10)
+    cache = WordCache(ReferenceEngine(bilm), encode_words)
+    assert len(cache.look_up([f"word{n}" for n in range(50)]).table) == 50
+    assert len(cache.look_up(["another"]).table) == 10
+
+
+@torch.no_grad()
+def test_a_word_is_not_cached_if_encoding_it_fails(bilm: BiLM) -> None:
+    cache = WordCache(ReferenceEngine(bilm), encode_words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReferenceEngine, "encode", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            cache.look_up(["bank"])
+    assert_rows_of(["bank"], cache, bilm)
+
+
+@torch.no_grad()
+def test_threads_share_a_cache(bilm: BiLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(word_cache._TABLE_ROWS, "cpu", 10)  # replaced all the time
+    cache = WordCache(ReferenceEngine(bilm), encode_words)
+    calls = [[f"word{n * k % 37}" for n in range(20)] for k in range(40)]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda words: assert_rows_of(words, cache, bilm), calls))
