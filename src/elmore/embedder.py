@@ -119,8 +119,7 @@ class Embedder:
         self.precision = precision
         self._get_tokenizer = partial(get_tokenizer, tokenizer, language)
         self._source = bilm
-        given = isinstance(bilm, BiLM)
-        read = Pretrained(copy.deepcopy(bilm), vocabulary, {}) if given else bilm()
+        read = _copy(bilm, vocabulary) if isinstance(bilm, BiLM) else bilm()
         self.config = read.bilm.config
         self.vocabulary = read.vocabulary
         self.provenance = provenance or read.provenance
@@ -302,6 +301,10 @@ class Embedder:
                 yield tokenize(sentence)
             else:
                 yield [*check_sentence(sentence, i)]
+
+
+def _copy(bilm: BiLM, vocabulary: Vocabulary | None) -> Pretrained:
+    return Pretrained(copy.deepcopy(bilm), vocabulary, {})
 
 
 def check_layers(layers: Layers, num_layers: int) -> None:
