@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence
 
 from elmore.tasks.config import ElmoConfig, WordsConfig
-from elmore.tasks.modules.rnn import BiGRU, BiLSTM, pack_rows
+from elmore.tasks.modules.rnn import BiGRU, BiLSTM
 from elmore.tasks.qa.attention import BiAttention, SelfAttention
 from elmore.tasks.qa.config import ReaderConfig
 from elmore.tasks.qa.data import QaExample
@@ -170,12 +169,3 @@ def test_a_recurrent_layer_sees_no_padding(layer: BiGRU | BiLSTM) -> None:
         expected, _ = layer.rnn(x[b : b + 1, :length])
         torch.testing.assert_close(found[b, :length], expected[0])
         assert not found[b, length:].any()
-
-
-def test_packed_words_are_those_of_torch() -> None:
-    lengths = torch.tensor([2, 4, 1, 4, 3])
-    x = torch.arange(5 * 6).view(5, 6)
-    expected = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-    rows, batch_sizes = pack_rows(lengths, 6)
-    assert rows.tolist() == expected.data.tolist()
-    assert batch_sizes.tolist() == expected.batch_sizes.tolist()

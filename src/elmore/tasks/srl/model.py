@@ -69,5 +69,5 @@ class RoleLabeler(TaskModel[SrlBatch, list[Span]]):
         at_input, at_output = self.words(batch.words)
         positions = torch.arange(at_input.shape[1], device=at_input.device)
         marks = self.mark((positions == batch.predicates[:, None]).long())
-        h = self.rnn(torch.cat([at_input, marks], dim=-1), batch.words.mask)
+        h = self.rnn(torch.cat([at_input, marks], dim=-1), batch.words.lengths)
         return self.score(torch.cat([h, at_output], dim=-1))
