@@ -1,4 +1,4 @@
-"""The objective of section 3.1: both directions predict their next word, jointly.
+"""The objective of section 3.1: the joint log likelihood of both directions.
 
 B streams, T tokens, N distinct words, D token dim, L layers; 2 directions.
 """
@@ -20,13 +20,13 @@ from elmore.text.windows import LMBatch
 
 
 class LMOutput(NamedTuple):
-    """What one window costs, and where the texts stand after it."""
+    """The loss of one window of text, and the state after it."""
 
     loss: Float[Tensor, ""]
-    """Mean negative log likelihood of a word, averaged over the directions."""
+    """Mean negative log likelihood per word, averaged over the directions."""
 
     losses: Float[Tensor, " 2"]
-    """The same for each direction, without gradient: what a log wants to show."""
+    """The same for each direction, detached, for logging."""
 
     state: BiLMState
 
@@ -34,7 +34,7 @@ class LMOutput(NamedTuple):
 class LanguageModel(nn.Module):
     """A biLM and the softmax that its two directions share.
 
-    One module with one forward, so that DDP and FSDP can wrap it as it is.
+    A single module with a single forward, which DDP and FSDP can wrap.
     """
 
     def __init__(self, bilm: BiLM, softmax: Softmax) -> None:
@@ -48,14 +48,14 @@ class LanguageModel(nn.Module):
         state: BiLMState | None = None,
         negatives: Negatives | None = None,
     ) -> LMOutput:
-        """Return the loss of a window: exact, or against sampled words if there are any."""
+        """Return the loss of a window: exact, or sampled if there are `negatives`."""
         fast = kernels.usable(batch.words) and self.bilm.config.project_cells
         run = _run_fast if fast else _run
         h, after = run(self.bilm, batch, state)
         h = self.bilm.dropout(h).flatten(0, -2)
         nll = self.softmax(h, batch.targets.mT.flatten(), negatives)
         losses = nll.unflatten(0, (2, -1)).mean(dim=1)
-        # Truncated back-propagation: values go on to the next window, gradients stop here.
+        # Truncated backpropagation: the next window gets the values, but not the gradients.
         after = [LSTMState(s.output.detach(), s.cell.detach()) for s in after]
         return LMOutput(losses.mean(), losses.detach(), after)
 
@@ -63,7 +63,7 @@ class LanguageModel(nn.Module):
 def _run(
     bilm: BiLM, batch: LMBatch, state: BiLMState | None
 ) -> tuple[Float[Tensor, "2 T B D"], BiLMState]:
-    """Return the top layer of each direction over its own text, token by token."""
+    """Return the top layer and the state of both directions, in plain PyTorch."""
     vectors = bilm.encode(batch.distinct.long())  # (N, D)
     ahead, behind = functional.embedding(batch.words.long(), vectors)  # (B, T, D) each
     L = bilm.config.num_layers
@@ -81,7 +81,7 @@ def _run(
 def _run_fast(
     bilm: BiLM, batch: LMBatch, state: BiLMState | None
 ) -> tuple[Float[Tensor, "2 T B D"], BiLMState]:
-    """Do the same on a CUDA device, both directions at once."""
+    """Return the same as `_run`, with kernels that run both directions at once."""
     from elmore.bilm.kernels.characters import encode
     from elmore.bilm.kernels.lstm import run_layer
 

@@ -1,4 +1,4 @@
-"""Token vectors to the likelihood of the next word, over all words or over a sample of them.
+"""The likelihood of the next word: a softmax over all words or over a sample of them.
 
 M positions, D token dim, V words, S sampled words.
 """
@@ -18,20 +18,19 @@ _LOGITS_AT_ONCE = 2**26  # 256 MB in float32
 
 
 class Negatives(NamedTuple):
-    """Words drawn as wrong answers, shared by every position of a batch."""
+    """Sampled negative words, shared by all positions of a batch."""
 
     ids: Int[Tensor, " S"]
-    """All different."""
+    """Distinct words."""
 
     tries: Float[Tensor, ""]
-    """Draws it took to find them, repeated ones included."""
+    """Number of draws it took to get them, including repeated words."""
 
 
 class Softmax(nn.Module):
     """One table of output vectors for both directions (section 3.4).
 
-    Words are numbered by falling frequency, so drawing them log-uniformly is close to drawing
-    them as often as they occur.
+    Words are sorted by frequency, so log-uniform sampling is close to sampling by frequency.
     """
 
     def __init__(self, *, dim: int, vocab_size: int) -> None:
@@ -62,25 +61,25 @@ class Softmax(nn.Module):
         return sampled_nll(h, targets.long(), self.weight, self.bias, negatives.ids, log_counts)
 
     def draw(self, num_samples: int, generator: torch.Generator | None = None) -> Negatives:
-        """Draw different words, log-uniformly, until there are `num_samples` of them.
+        """Draw words log-uniformly until there are `num_samples` distinct ones.
 
-        The same generator state on the same kind of device gives the same words.
+        The result depends on the state of the generator and on the type of the device.
         """
-        # As a race: let word k arrive at the rate p(k), so that the order of first arrivals is
-        # the order in which repeated draws find new words. One pass, no loop of unknown length,
-        # and nothing that the host would have to wait for.
+        # Simulated in continuous time, without a loop or a synchronization with the device: each
+        # word k occurs as a Poisson process with rate p(k). The order of first occurrences is then
+        # the order in which repeated draws would find new words.
         p = log_uniform(len(self.bias), self.bias.device)
         arrival = torch.empty_like(p).exponential_(generator=generator) / p
-        # Deviation: TensorFlow would loop for ever if asked for more words than there are.
+        # Deviation: TensorFlow loops forever if there are fewer words than samples.
         first = arrival.topk(min(num_samples, len(p)), largest=False, sorted=False)
-        # After its first arrival a word came again as a Poisson process: the repeated draws.
+        # After its first occurrence a word occurs again, which counts as a repeated draw.
         waited = first.values.max() - first.values
         again = torch.poisson((waited * p[first.indices]).sum(), generator=generator)
         return Negatives(first.indices, len(first.indices) + again)
 
     def _full(self, h: Tensor, targets: Tensor) -> Tensor:
-        # Never more than a few rows of M x V logits at once: each part is computed, reduced to
-        # its losses, forgotten, and computed again for its gradient.
+        # M x V logits do not fit into memory. They are computed for a block of rows at a time, and
+        # once more in the backward pass.
         rows = max(1, _LOGITS_AT_ONCE // len(self.bias))
         parts = zip(h.split(rows), targets.split(rows), strict=True)
         return torch.cat(
@@ -98,7 +97,7 @@ def log_uniform(vocab_size: int, device: torch.device) -> Float[Tensor, " V"]:
 
 
 def log_expected_counts(tries: Float[Tensor, ""], vocab_size: int) -> Float[Tensor, " V"]:
-    """Return the log of each word's probability to be found in `tries` draws."""
+    """Return the log probability of each word to occur at least once in `tries` draws."""
     p = log_uniform(vocab_size, tries.device)
     return torch.log(-torch.expm1(tries * torch.log1p(-p)))
 
@@ -115,9 +114,9 @@ def _sampled_nll(
     sampled: Int[Tensor, " S"],
     log_counts: Float[Tensor, " V"],
 ) -> Float[Tensor, " M"]:
-    """-log p of each target among itself and the sampled words (Jean et al., 2015)."""
-    right = (h * weight[targets]).sum(-1) + (bias - log_counts)[targets]  # (M,)
-    wrong = functional.linear(h, weight[sampled], (bias - log_counts)[sampled])  # (M, S)
-    # A target that was drawn as well is no wrong answer.
-    wrong = wrong.masked_fill(sampled == targets[:, None], -torch.inf)
-    return torch.logaddexp(right, wrong.logsumexp(-1)) - right
+    """Return -log p of each target among itself and the sampled words (Jean et al., 2015)."""
+    positive = (h * weight[targets]).sum(-1) + (bias - log_counts)[targets]  # (M,)
+    negative = functional.linear(h, weight[sampled], (bias - log_counts)[sampled])  # (M, S)
+    # A target that is also among the sampled words is not a negative.
+    negative = negative.masked_fill(sampled == targets[:, None], -torch.inf)
+    return torch.logaddexp(positive, negative.logsumexp(-1)) - positive

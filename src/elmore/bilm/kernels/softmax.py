@@ -1,12 +1,12 @@
-"""Sampled softmax that keeps one matrix of M x S values in half precision, and no other.
+"""Sampled softmax that stores a single M x S matrix, in half precision.
 
-Logits are float32, some rows at a time. One kernel turns them into losses and probabilities,
-which are all that the gradient needs.
+Logits are computed in float32 for a block of rows at a time. One kernel turns them into losses and
+into gradients of the logits, which is all that the backward pass needs.
 
-A target that was drawn as well is no wrong answer: its place among the sampled words is free.
-The gradient of the right answer is put there, so that the large products carry it to the table
-for all frequent words; only targets that were not drawn, which are rare words and seldom repeat,
-are added to the table one by one.
+If a target is also among the sampled words, it is not a negative, so its column in the matrix is
+free. The kernel stores the gradient of the target's logit there, and the matrix products of the
+backward pass take care of it. Only targets that were not sampled are added to the gradient of the
+weights one by one. These are rare words, so few of these additions collide.
 
 M positions, D token dim, V words, S sampled words.
 """
@@ -34,7 +34,7 @@ def sampled_nll(
     sampled: Int[Tensor, " S"],
     log_counts: Float[Tensor, " V"],
 ) -> Float[Tensor, " M"]:
-    """-log p of each target among itself and the sampled words (Jean et al., 2015)."""
+    """Return -log p of each target among itself and the sampled words (Jean et al., 2015)."""
     return _SampledNLL.apply(
         h.to(compute_dtype(weight)).contiguous(), targets, weight, bias, sampled, log_counts
     )
@@ -55,50 +55,51 @@ class _SampledNLL(torch.autograd.Function):
         shift = bias - log_counts
         w = weight[sampled].to(h.dtype)  # (S, D)
         nll = torch.empty(M, device=h.device)
-        right = torch.empty(M, device=h.device)  # gradient of a right answer that was not drawn
-        wrong = torch.empty(M, S, dtype=h.dtype, device=h.device)  # gradient of the others
+        # Gradients of the logits: of targets that were not sampled, and of sampled words.
+        d_target = torch.empty(M, device=h.device)
+        d_sampled = torch.empty(M, S, dtype=h.dtype, device=h.device)
         logits = torch.empty(1, min(M, _ROWS_AT_ONCE), S, device=h.device)
         sampled_shift = shift[sampled]
-        # Which of the sampled words a word is, if it is one.
+        # The column of each word that was sampled.
         slots = torch.full((len(bias),), -1, dtype=torch.int32, device=h.device)
         slots[sampled] = torch.arange(S, dtype=torch.int32, device=h.device)
         for start in range(0, M, _ROWS_AT_ONCE):
             rows = min(_ROWS_AT_ONCE, M - start)
             multiply(h[None, start : start + rows], w.T[None], logits[:, :rows])
             _losses[(rows,)](
-                logits, h, weight, shift, sampled_shift, slots, targets, nll, right, wrong,
+                logits, h, weight, shift, sampled_shift, slots, targets, nll, d_target, d_sampled,
                 start, D, S, triton.next_power_of_2(D), triton.next_power_of_2(S), num_warps=8,
             )  # fmt: skip
-        ctx.save_for_backward(h, targets, weight, w, sampled, right, wrong)
+        ctx.save_for_backward(h, targets, weight, w, sampled, d_target, d_sampled)
         return nll
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        h, targets, weight, w, sampled, right, wrong = ctx.saved_tensors
+        h, targets, weight, w, sampled, d_target, d_sampled = ctx.saved_tensors
         (M, D), (V, _), S = h.shape, weight.shape, len(sampled)
         grad = grad.contiguous()
-        # A mean's 1 / M would be rounded in half precision, all gradients by the same factor.
-        unit = grad.abs().amax().clamp_min(torch.finfo(torch.float32).tiny)
-        share = (grad / unit).to(h.dtype)
+        # Normalized: 1 / M, the gradient of a mean, would be rounded in half precision.
+        scale = grad.abs().amax().clamp_min(torch.finfo(torch.float32).tiny)
+        scaled = (grad / scale).to(h.dtype)
         d_w = torch.empty(1, S, D, device=h.device)
         d_b = torch.empty(1, 1, S, device=h.device)
-        multiply(wrong.T[None], (h * share[:, None])[None], d_w)
-        multiply(share[None, None], wrong[None], d_b)
-        d_weight = torch.zeros_like(weight).index_copy_(0, sampled, d_w[0] * unit)
-        d_bias = torch.zeros(V, device=h.device).index_copy_(0, sampled, d_b[0, 0] * unit)
-        d_h = wrong @ w
-        _add_right_answers[(M,)](
-            grad, right, targets, h, weight, d_h, d_weight, d_bias, D, triton.next_power_of_2(D)
+        multiply(d_sampled.T[None], (h * scaled[:, None])[None], d_w)
+        multiply(scaled[None, None], d_sampled[None], d_b)
+        d_weight = torch.zeros_like(weight).index_copy_(0, sampled, d_w[0] * scale)
+        d_bias = torch.zeros(V, device=h.device).index_copy_(0, sampled, d_b[0, 0] * scale)
+        d_h = d_sampled @ w
+        _add_targets[(M,)](
+            grad, d_target, targets, h, weight, d_h, d_weight, d_bias, D, triton.next_power_of_2(D)
         )
         return d_h, None, d_weight, d_bias, None, None
 
 
 @triton.jit(do_not_specialize=["start"])
 def _losses(
-    logits, h, weight, shift, sampled_shift, slots, targets, nll, right, wrong,
+    logits, h, weight, shift, sampled_shift, slots, targets, nll, d_target, d_sampled,
     start, D: tl.constexpr, S: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr,
 ):  # fmt: skip
-    """One position: its loss, and the gradient of its logits."""
+    """Compute the loss of one position, and the gradient of its logits."""
     row = tl.program_id(0).to(tl.int64)
     position = start + row
     target = tl.load(targets + position)
@@ -115,21 +116,30 @@ def _losses(
     log_sum = top + tl.log(tl.sum(tl.exp(x - top)) + tl.exp(true - top))
     error = tl.exp(true - log_sum) - 1
     p = tl.where(s == slot, error, tl.exp(x - log_sum))
-    tl.store(wrong + position * S + s, p.to(wrong.dtype.element_ty), s < S)
+    tl.store(d_sampled + position * S + s, p.to(d_sampled.dtype.element_ty), s < S)
     tl.store(nll + position, log_sum - true)
-    tl.store(right + position, tl.where(slot >= 0, 0.0, error))
+    tl.store(d_target + position, tl.where(slot >= 0, 0.0, error))
 
 
 @triton.jit
-def _add_right_answers(
-    grad, right, targets, h, weight, d_h, d_weight, d_bias, D: tl.constexpr, BLOCK_D: tl.constexpr
+def _add_targets(
+    grad,
+    d_target,
+    targets,
+    h,
+    weight,
+    d_h,
+    d_weight,
+    d_bias,
+    D: tl.constexpr,
+    BLOCK_D: tl.constexpr,
 ):
-    """One position: scale its gradient, and add what a target that was not drawn gives."""
+    """Scale the gradient of one position, and add that of its target if it was not sampled."""
     position = tl.program_id(0).to(tl.int64)
     d = tl.arange(0, BLOCK_D)
     own = position * D + d
     scale = tl.load(grad + position)
-    error = tl.load(right + position)
+    error = tl.load(d_target + position)
     g = tl.load(d_h + own, d < D, 0).to(tl.float32)
     if error != 0:
         target = tl.load(targets + position)
