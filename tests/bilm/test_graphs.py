@@ -54,7 +54,7 @@ class TestOnGpu:
     def test_results_equal_those_without_a_graph(self) -> None:
         def run(x: Tensor, y: Tensor) -> list[Tensor]:
             hidden = (x @ x.mT).softmax(dim=-1)  # a temporary tensor, to be overwritten
-            return [hidden @ x, y[1:].T, (x.sum(dim=0) > 0)]  # also a view, and booleans
+            return [hidden @ x, y[1:].T, x[0] > 0]  # also a view, and booleans
 
         captured = CapturedFunction(run, max_graphs=3)
         for round_ in range(4):
@@ -62,11 +62,12 @@ class TestOnGpu:
                 x = torch.randn(size, 64, device="cuda", dtype=torch.bfloat16)
                 y = torch.randint(round_ + 5, (size, 3), device="cuda")
                 for ours, theirs in zip(captured(x, y), run(x, y), strict=True):
-                    assert torch.equal(ours, theirs)
+                    torch.testing.assert_close(ours, theirs)
 
     def test_graphs_share_their_memory(self) -> None:
         captured = CapturedFunction(lambda x: [x * 2, x.sort().values], warm_up=0)
         largest = torch.ones(2**24, device="cuda")
+        torch.cuda.empty_cache()
         before = torch.cuda.memory_reserved()
         captured(largest)
         with_one = torch.cuda.memory_reserved()

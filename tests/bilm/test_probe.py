@@ -13,27 +13,26 @@ from torch import Tensor
 from elmore.bilm import kernels
 from tests.gpu import DEVICE, needs_kernels
 
-on_gpu = cast("Tensor", SimpleNamespace(is_cuda=True, device=torch.device("cuda:0")))
 
-
-@pytest.fixture(autouse=True)
-def _not_probed_yet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+@pytest.fixture
+def new_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tensor]:
+    """Stands for a tensor on a GPU that has not been probed yet."""
     monkeypatch.delenv("ELMORE_KERNELS", raising=False)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (8, 0))
     kernels._supported.cache_clear()
-    yield
+    yield cast("Tensor", SimpleNamespace(is_cuda=True, device=torch.device("cuda:0")))
     kernels._supported.cache_clear()
 
 
 def test_a_gpu_whose_probe_succeeds_is_usable_and_probed_once(
-    monkeypatch: pytest.MonkeyPatch,
+    new_gpu: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     probed = []
     probe = SimpleNamespace(run_probe=probed.append)
     monkeypatch.setitem(sys.modules, "elmore.bilm.kernels.probe", probe)
     with warnings.catch_warnings(action="error"):
-        assert [kernels.usable(on_gpu) for _ in range(3)] == [True] * 3
-    assert probed == [on_gpu.device]
+        assert [kernels.usable(new_gpu) for _ in range(3)] == [True] * 3
+    assert probed == [new_gpu.device]
 
 
 def no_compiler(device: torch.device) -> None:
@@ -52,35 +51,38 @@ def old_pytorch(device: torch.device) -> None:
     ],
 )
 def test_a_failed_probe_warns_once_and_falls_back(
-    run_probe: Callable[[torch.device], None], reason: str, monkeypatch: pytest.MonkeyPatch
+    run_probe: Callable[[torch.device], None],
+    reason: str,
+    new_gpu: Tensor,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     probe = SimpleNamespace(run_probe=run_probe)
     monkeypatch.setitem(sys.modules, "elmore.bilm.kernels.probe", probe)
     with pytest.warns(RuntimeWarning, match=reason) as caught:
-        assert [kernels.usable(on_gpu) for _ in range(3)] == [False] * 3
+        assert [kernels.usable(new_gpu) for _ in range(3)] == [False] * 3
     assert len(caught) == 1
 
 
-def test_a_missing_triton_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_triton_is_named(new_gpu: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "elmore.bilm.kernels.probe", raising=False)
     monkeypatch.setitem(sys.modules, "triton", None)
     with pytest.warns(RuntimeWarning, match="cuda:0: ModuleNotFoundError: .*triton"):
-        assert not kernels.usable(on_gpu)
+        assert not kernels.usable(new_gpu)
 
 
-def test_an_old_gpu_is_not_probed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_gpu_is_not_probed(new_gpu: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (7, 5))
     with pytest.warns(RuntimeWarning, match=r"compute capability 7\.5, and 8\.0 is needed"):
-        assert not kernels.usable(on_gpu)
+        assert not kernels.usable(new_gpu)
 
 
 def test_the_environment_variable_switches_kernels_off_without_a_warning(
-    monkeypatch: pytest.MonkeyPatch,
+    new_gpu: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ELMORE_KERNELS", "0")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (7, 5))
     with warnings.catch_warnings(action="error"):
-        assert not kernels.usable(on_gpu)
+        assert not kernels.usable(new_gpu)
 
 
 def test_tensors_on_a_cpu_are_left_to_the_reference() -> None:
