@@ -9,8 +9,6 @@ from pathlib import Path
 import elmore
 from elmore.analysis.neighbors import Neighbor, nearest_neighbors, parse_query
 from elmore.analysis.senses import embed_senses, plot_senses, read_senses
-from elmore.vectors.parts import write_vectors
-from elmore.vectors.rows import VectorForm, VectorRow
 
 EXAMPLES = Path(__file__).parent
 OUTPUT = Path("demo-output")
@@ -64,11 +62,9 @@ def show_senses(elmo: elmore.Embedder) -> None:
 def write_sample(elmo: elmore.Embedder) -> None:
     """Write vectors to a file, as `elmore embed examples/sample.txt` does."""
     path = OUTPUT / "vectors.parquet"
-    sentences = (EXAMPLES / "sample.txt").read_text(encoding="utf-8").splitlines()
-    rows = [VectorRow(i, *embedded) for i, embedded in enumerate(elmo.stream(sentences))]
-    form = VectorForm(elmo.num_layers, elmo.dim, "float32")
-    count = write_vectors(path, lambda start: iter(rows[start:]), form, overwrite=True)
-    print(f"{count} sentences, {elmo.num_layers} layers of {elmo.dim} dimensions -> {path}")
+    result = elmore.embed_file(EXAMPLES / "sample.txt", path, model=elmo, overwrite=True)
+    layers = f"{elmo.num_layers} layers of {elmo.dim} dimensions"
+    print(f"{result.sentences} sentences, {layers} -> {result.file}")
 
 
 if __name__ == "__main__":

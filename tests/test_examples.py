@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from elmore.embedder import Embedder
-from elmore.vectors.parquet import read_vectors
+from elmore.vectors.formats import read_vectors
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 COLUMN = 50  # where the second column starts

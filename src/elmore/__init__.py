@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from elmore.mix import mean_pool as mean_pool
     from elmore.text.characters import encode_sentences as encode_sentences
     from elmore.text.tokenize import tokenize as tokenize
-    from elmore.vectors.parquet import read_vectors as read_vectors
+    from elmore.vectors.embed_file import embed_file as embed_file
+    from elmore.vectors.formats import read_vectors as read_vectors
 
 __version__ = "0.1.0"
 
@@ -34,11 +35,12 @@ _HOME = {
     "Embedder": "elmore.embedder",
     "InputError": "elmore.errors",
     "ScalarMix": "elmore.mix",
+    "embed_file": "elmore.vectors.embed_file",
     "encode_sentences": "elmore.text.characters",
     "load": "elmore.embedder",
     "max_pool": "elmore.mix",
     "mean_pool": "elmore.mix",
-    "read_vectors": "elmore.vectors.parquet",
+    "read_vectors": "elmore.vectors.formats",
     "tokenize": "elmore.text.tokenize",
 }
 

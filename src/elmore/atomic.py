@@ -17,7 +17,8 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
     """Raise if something is at `path` that nobody has agreed to lose."""
     if not overwrite and path.exists() and not _is_empty_folder(path):
         raise InputError(
-            f"{path} exists already. Choose another name, or pass --overwrite to replace it."
+            f"{path} exists already. Choose another name, or use the overwrite option to replace "
+            "it."
         )
 
 

@@ -79,5 +79,5 @@ def test_wrong_requests_are_refused(run, text: Path) -> None:
 def test_bytes_that_are_no_text_can_be_replaced(run, text: Path) -> None:
     Path("bad.txt").write_bytes(Path("a.txt").read_bytes() + b"The \xff cat.\n")
     command = ("pretrain", "bad.txt", "-o", "x", "--size", "tiny", *COMMON)
-    refused(run(*command), "--replace-invalid")
+    refused(run(*command), "replace-invalid")
     assert run(*command, "--replace-invalid").code == 0

@@ -47,7 +47,7 @@ def test_what_is_not_text_is_refused_with_its_line(
     tmp_path: Path, raw: bytes, message: str
 ) -> None:
     (tmp_path / "t.txt").write_bytes(raw)
-    with pytest.raises(InputError, match=message + ".*--replace-invalid"):
+    with pytest.raises(InputError, match=message + ".*replace-invalid"):
         list(read_lines(tmp_path / "t.txt"))
 
 

@@ -1,97 +1,244 @@
-"""Oracles: pyarrow, h5py and numpy, each reading what was written on its own."""
+"""Oracles: pyarrow, h5py and numpy, each reading a file without our code."""
 
 import json
+import subprocess
+import sys
+import tracemalloc
+import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import h5py
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from elmore.errors import InputError
-from elmore.vectors.parquet import read_vectors
-from elmore.vectors.parts import write_vectors
-from elmore.vectors.rows import VectorForm, VectorRow
+from elmore.vectors.formats import FORMATS, read_vectors, write_arrow, write_hdf5, write_parquet
+from elmore.vectors.rows import VectorForm, VectorRow, to_batch
+from tests.vectors.test_rows import FORMS, SENTENCES, assert_same_rows, make_rows, values_of
 
-TOKENS = [["He", "sat"], [], ["\u00e9"], ["He", "sat"]]
-
-
-def rows(form: VectorForm) -> list[VectorRow]:
-    draw = np.random.default_rng(0)
-    found = []
-    for i, tokens in enumerate(TOKENS):
-        shape = (len(tokens), form.dim)
-        if form.num_layers is not None:
-            shape = (form.num_layers, *shape)
-        found.append(VectorRow(i, tokens, draw.normal(size=shape).astype(np.float32)))
-    return found
+Reader = Callable[[Path], dict[int, tuple[list[str], np.ndarray]]]
 
 
-FORMS = [
-    VectorForm(3, 4, "float32"),
-    VectorForm(3, 4, "float16"),
-    VectorForm(None, 4, "float32"),
-    VectorForm(None, 4, "float16"),
-]
+def with_pyarrow(table: pa.Table) -> dict[int, tuple[list[str], np.ndarray]]:
+    dtype = "float16" if "halffloat" in str(table.schema.field("vectors").type) else "float32"
+    return {
+        row["id"]: (row["tokens"], np.array(row["vectors"], dtype)) for row in table.to_pylist()
+    }
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_parquet(tmp_path: Path, form: VectorForm) -> None:
-    path = tmp_path / "v.parquet"
-    written = rows(form)
-    assert write_vectors(path, lambda start: iter(written[start:]), form) == 4
-    table = pq.read_table(path).to_pylist()
-    for row, found in zip(written, table, strict=True):
-        assert found["id"] == row.id
-        assert found["tokens"] == row.tokens
-        vectors = np.array(found["vectors"], dtype=form.dtype).reshape(row.vectors.shape)
-        np.testing.assert_array_equal(vectors, row.vectors.astype(form.dtype))
-    kind = str(pq.read_schema(path).field("vectors").type)
-    assert "fixed_size_list" in kind
-    assert ("halffloat" in kind) == (form.dtype == "float16")
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_parquet_is_read_back_as_arrays(tmp_path: Path, form: VectorForm) -> None:
-    written = rows(form)
-    write_vectors(tmp_path / "v.parquet", lambda start: iter(written[start:]), form)
-    for row, found in zip(written, read_vectors(tmp_path / "v.parquet"), strict=True):
-        assert (found.id, found.tokens) == (row.id, row.tokens)
-        assert found.vectors.dtype == form.dtype
-        np.testing.assert_array_equal(found.vectors, row.vectors.astype(form.dtype))
-
-
-@pytest.mark.parametrize("suffix", ["h5", "hdf5"])
-@pytest.mark.parametrize("form", FORMS)
-def test_hdf5_has_the_layout_of_allennlps_command(
-    tmp_path: Path, form: VectorForm, suffix: str
-) -> None:
-    written = rows(form)
-    path = tmp_path / f"v.{suffix}"
-    write_vectors(path, lambda start: iter(written[start:]), form)
+def with_h5py(path: Path) -> dict[int, tuple[list[str], np.ndarray]]:
     with h5py.File(path) as file:
-        assert set(file) == {"0", "1", "2", "3", "sentence_to_index"}
-        for row in written:
-            np.testing.assert_array_equal(
-                file[str(row.id)][...], row.vectors.astype(form.dtype), strict=True
-            )
+        # Every sentence of a test has its own tokens, so the index has all of them.
         index = json.loads(file["sentence_to_index"][0])
-    assert index == {"He sat": "3", "": "1", "\u00e9": "2"}  # the last of equals, as there
+        assert len(file) == len(index) + 1
+        return {int(name): (tokens.split(" "), file[name][...]) for tokens, name in index.items()}
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_npz_needs_no_pickle(tmp_path: Path, form: VectorForm) -> None:
-    written = rows(form)
-    write_vectors(tmp_path / "v.npz", lambda start: iter(written[start:]), form)
-    with np.load(tmp_path / "v.npz", allow_pickle=False) as file:
-        for row in written:
-            np.testing.assert_array_equal(
-                file[str(row.id)], row.vectors.astype(form.dtype), strict=True
-            )
-            assert json.loads(str(file[f"{row.id}.tokens"])) == row.tokens
+def with_numpy(path: Path) -> dict[int, tuple[list[str], np.ndarray]]:
+    with np.load(path, allow_pickle=False) as file:
+        names = [name for name in file.files if name.isdigit()]
+        assert len(file.files) == 2 * len(names)
+        return {int(n): (json.loads(str(file[f"{n}.tokens"])), file[n]) for n in names}
 
 
-def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
-    (tmp_path / "v.parquet").write_text("no")
-    with pytest.raises(InputError, match="is not a Parquet file of vectors"):
-        list(read_vectors(tmp_path / "v.parquet"))
+READERS: dict[str, Reader] = {
+    ".parquet": lambda path: with_pyarrow(pq.read_table(path)),
+    ".arrow": lambda path: with_pyarrow(pa.ipc.open_file(path).read_all()),
+    ".h5": with_h5py,
+    ".npz": with_numpy,
+}
+every_format = pytest.mark.parametrize("suffix", READERS)
+
+
+def write(path: Path, groups: list[list[VectorRow]], form: VectorForm) -> Path:
+    FORMATS[path.suffix](path, form.schema, iter([to_batch(rows, form) for rows in groups]))
+    return path
+
+
+@every_format
+@given(SENTENCES, FORMS)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+)
+def test_a_file_holds_its_rows(
+    tmp_path: Path, suffix: str, sentences: list[list[str]], form: VectorForm
+) -> None:
+    if suffix == ".h5":  # which has no list of tokens, only the sentence
+        sentences = [[f"{i}", *"ab"[: i % 3]] for i in range(len(sentences))]
+    rows = make_rows(sentences, form)
+    path = write(tmp_path / f"v{suffix}", [rows[:3], rows[3:]] if rows else [], form)
+    found = READERS[suffix](path)
+    assert sorted(found) == [row.id for row in rows]
+    for row in rows:
+        tokens, vectors = found[row.id]
+        assert tokens == row.tokens
+        np.testing.assert_array_equal(vectors.reshape(row.vectors.shape), row.vectors)
+        assert vectors.dtype == form.dtype
+    if suffix != ".h5":
+        assert_same_rows(list(read_vectors(path)), rows, form.dtype)
+
+
+@every_format
+def test_a_sentence_may_be_long(tmp_path: Path, suffix: str) -> None:
+    form = VectorForm(2, 3, "float16")
+    rows = make_rows([["before"], [f"w{i}" for i in range(200_000)], ["after"]], form)
+    found = READERS[suffix](write(tmp_path / f"v{suffix}", [rows], form))
+    for row in rows:
+        assert found[row.id][0] == row.tokens
+        np.testing.assert_array_equal(found[row.id][1], row.vectors, strict=True)
+
+
+def test_arrow_and_parquet_have_the_same_columns(tmp_path: Path) -> None:
+    form = VectorForm(3, 4, "float16")
+    rows = make_rows([["He", "sat"], [], ["."]], form)
+    arrow = pa.ipc.open_file(write(tmp_path / "v.arrow", [rows], form)).read_all()
+    parquet = pq.read_table(write(tmp_path / "v.parquet", [rows], form))
+    assert arrow.schema == parquet.schema == form.schema
+    assert str(arrow.schema.field("vectors").type) == (
+        "fixed_size_list<item: list<item: fixed_size_list<item: halffloat>[4]>>[3]"
+    )
+    assert arrow.equals(parquet)
+
+
+def test_arrow_is_read_without_copies(tmp_path: Path) -> None:
+    form = VectorForm(3, 4, "float16")
+    rows = make_rows([["He", "sat"], ["."]], form)
+    path = write(tmp_path / "v.arrow", [rows], form)
+    before = pa.total_allocated_bytes()
+    batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
+    values = values_of(batch)
+    assert pa.total_allocated_bytes() == before
+    with path.open("rb+") as file:  # a view of the file sees the file change
+        place = path.read_bytes().index(values.tobytes())
+        file.seek(place)
+        file.write(np.float16(42).tobytes())
+    assert values[0] == 42
+
+
+def test_one_row_group_can_be_read_alone(tmp_path: Path) -> None:
+    form = VectorForm(3, 4, "float32")
+    rows = make_rows([["a", "b"], [], ["c"]], form)
+    path = write(tmp_path / "v.parquet", [rows[:2], rows[2:]], form)
+    with pq.ParquetFile(path) as file:
+        assert file.num_row_groups == 2
+        assert file.read_row_group(1, columns=["tokens"])["tokens"].to_pylist() == [["c"]]
+
+
+def test_hdf5_has_the_layout_of_allennlps_command(tmp_path: Path) -> None:
+    form = VectorForm(3, 4, "float32")
+    sentences = [["He", "sat"], [], ["\u00e9", '"'], ["He", "sat"]]
+    rows = make_rows(sentences, form)
+    with h5py.File(write(tmp_path / "v.h5", [rows], form)) as file:
+        assert set(file) == {"0", "1", "2", "3", "sentence_to_index"}
+        for row in rows:
+            np.testing.assert_array_equal(file[str(row.id)][...], row.vectors, strict=True)
+        index = file["sentence_to_index"]
+        assert index.shape == (1,)
+        assert isinstance(index[0], bytes)
+        expected = {"He sat": "3", "": "1", '\u00e9 "': "2"}  # the last of equals, as there
+        assert json.loads(index[0]) == json.loads(index.asstr()[0]) == expected
+
+
+def test_hdf5_of_no_sentences(tmp_path: Path) -> None:
+    with h5py.File(write(tmp_path / "v.h5", [], VectorForm(3, 4, "float32"))) as file:
+        assert json.loads(file["sentence_to_index"][0]) == {}
+
+
+def test_npz_is_a_sound_archive(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "v.npz",
+        [make_rows([["a"], []], VectorForm(2, 3, "float32"))],
+        VectorForm(2, 3, "float32"),
+    )
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        assert archive.namelist() == ["0.npy", "0.tokens.npy", "1.npy", "1.tokens.npy"]
+
+
+@every_format
+def test_memory_does_not_grow_with_the_sentences(tmp_path: Path, suffix: str) -> None:
+    """Python's and Arrow's memory per sentence, after the first batches."""
+    form = VectorForm(None, 2, "float16")
+    per_batch, held = 500, []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for first in range(0, 16 * per_batch, per_batch):
+            sentences = [[f"word{i}"] for i in range(first, first + per_batch)]
+            yield to_batch(make_rows(sentences, form, first=first), form)
+            held.append(tracemalloc.get_traced_memory()[0] + pa.total_allocated_bytes())
+
+    tracemalloc.start()
+    FORMATS[suffix](tmp_path / f"v{suffix}", form.schema, batches())
+    tracemalloc.stop()
+    assert (held[-1] - held[3]) / (12 * per_batch) < 5  # bytes
+
+
+def test_hdf5_keeps_nothing_open_and_no_list_of_gaps(tmp_path: Path) -> None:
+    """The HDF5 library's own memory: open objects, cached metadata, known gaps in the file."""
+    form = VectorForm(None, 3, "float16")
+    seen = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for first in range(0, 8000, 1000):
+            sentences = [["word"] * (i % 7) for i in range(1000)]
+            yield to_batch(make_rows(sentences, form, first=first), form)
+            [file] = h5py.h5f.get_obj_ids(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE)
+            objects = h5py.h5f.get_obj_count(file, h5py.h5f.OBJ_ALL)
+            seen.append((objects, file.get_mdc_size()[2], file.get_freespace()))
+
+    write_hdf5(tmp_path / "v.h5", form.schema, batches())
+    objects, cached, gaps = map(max, zip(*seen, strict=True))
+    assert objects == 1
+    assert cached <= 2**21
+    assert gaps <= 2**10
+
+
+FULL_DISK = """
+import resource, sys
+import numpy as np
+from pathlib import Path
+from elmore.vectors.formats import FORMATS
+from elmore.vectors.rows import VectorForm, VectorRow, to_batch
+path, limit = Path(sys.argv[1]), int(sys.argv[2])
+form = VectorForm(None, 4, "float32")
+rows = [VectorRow(i, ["w"] * (i % 9), np.ones((i % 9, 4), np.float32)) for i in range(9000)]
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+try:
+    batches = [to_batch(rows[i : i + 99], form) for i in range(0, 9000, 99)]
+    FORMATS[path.suffix](path, form.schema, batches)
+except OSError as error:
+    sys.exit(f"caught {error}")
+"""
+
+
+@every_format
+def test_a_full_disk_is_an_error_and_no_crash(tmp_path: Path, suffix: str) -> None:
+    """A limit on the size of files stands for the disk: writing fails in the same way."""
+    pytest.importorskip("resource")
+    for limit in (100, 50_000, 400_000):
+        command = [sys.executable, "-c", FULL_DISK, str(tmp_path / f"v{suffix}"), str(limit)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 1, done.stderr
+        assert done.stderr.startswith("caught")
+        assert "File too large" in done.stderr
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".npz"])
+def test_a_file_of_something_else_is_refused(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"v{suffix}"
+    path.write_text("no")
+    with pytest.raises(InputError, match=r"is not a .* file of vectors"):
+        list(read_vectors(path))
+    if suffix != ".npz":
+        table = pa.table({"id": [0], "vectors": [[1.0]]})
+        {".parquet": write_parquet, ".arrow": write_arrow}[suffix](
+            path, table.schema, table.to_batches()
+        )
+        with pytest.raises(InputError, match=r"is not a .* file of vectors"):
+            list(read_vectors(path))
+    with pytest.raises(InputError, match=r"ends in .parquet, .arrow, .npz"):
+        list(read_vectors(tmp_path / "v.csv"))

@@ -1,28 +1,40 @@
-"""Oracle: an uninterrupted run."""
+"""Oracle: an uninterrupted run, whose rows are read by the tests' own readers."""
 
 import json
-from collections.abc import Iterator
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from threading import Event, Thread
+from typing import Any
 
-import h5py
 import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from elmore.errors import InputError
 from elmore.vectors import parts
-from elmore.vectors.parquet import ParquetWriter, read_vectors
+from elmore.vectors.formats import FORMATS, write_arrow
 from elmore.vectors.parts import write_vectors
-from elmore.vectors.rows import VectorForm, VectorRow
+from elmore.vectors.rows import VectorForm, VectorRow, to_batch
+from tests.vectors.test_formats import READERS
 
 FORM = VectorForm(2, 3, "float32")
 ROWS = [
-    VectorRow(i, ["word"] * (i % 4), np.full((2, i % 4, 3), i, dtype=np.float32)) for i in range(50)
+    VectorRow(i, [f"{i}", *["word"] * (i % 4)], np.full((2, 1 + i % 4, 3), i, dtype=np.float32))
+    for i in range(50)
 ]
+
+every_format = pytest.mark.parametrize("suffix", READERS)
 
 
 @pytest.fixture(autouse=True)
-def _small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "_GROUP_SIZE", 10)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "BATCH_BYTES", 2500)  # about five rows
 
 
 def all_rows(start: int) -> Iterator[VectorRow]:
@@ -30,7 +42,7 @@ def all_rows(start: int) -> Iterator[VectorRow]:
 
 
 def until(stop: int, error: type[BaseException]) -> parts.RowsFrom:
-    """Rows that end with an error, as if the process were struck."""
+    """Rows up to an error."""
 
     def rows(start: int) -> Iterator[VectorRow]:
         yield from ROWS[start:stop]
@@ -39,41 +51,40 @@ def until(stop: int, error: type[BaseException]) -> parts.RowsFrom:
     return rows
 
 
-def vectors_in(path: Path) -> dict[int, np.ndarray]:
-    if path.suffix == ".parquet":
-        return {row.id: row.vectors for row in read_vectors(path)}
-    if path.suffix == ".npz":
-        with np.load(path) as file:
-            return {int(name): file[name] for name in file if name.isdigit()}
-    with h5py.File(path) as file:
-        index = json.loads(file["sentence_to_index"][0])
-        assert index == {" ".join(["word"] * n): str(46 + (n + 2) % 4) for n in range(4)}
-        return {int(name): data[...] for name, data in file.items() if name.isdigit()}
+def assert_rows(path: Path) -> None:
+    found = READERS[path.suffix](path)
+    assert sorted(found) == list(range(50))
+    for row in ROWS:
+        tokens, vectors = found[row.id]
+        assert tokens == row.tokens
+        np.testing.assert_array_equal(vectors, row.vectors, strict=True)
 
 
 def assert_complete(path: Path) -> None:
-    found = vectors_in(path)
-    assert sorted(found) == list(range(50))
-    for i, expected in enumerate(ROWS):
-        np.testing.assert_array_equal(found[i], expected.vectors)
+    assert_rows(path)
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "h5", "npz"])
-@pytest.mark.parametrize("seconds", [0.0, 1000.0])
-def test_parts_are_joined_and_gone(tmp_path: Path, seconds: float, suffix: str) -> None:
-    path = tmp_path / f"v.{suffix}"
-    assert write_vectors(path, all_rows, FORM, seconds_per_part=seconds) == 50
+@every_format
+def test_a_run_leaves_its_output_alone(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"v{suffix}"
+    assert write_vectors(path, all_rows, FORM) == 50
     assert_complete(path)
 
 
+@every_format
+def test_a_run_of_no_rows(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"v{suffix}"
+    assert write_vectors(path, lambda start: iter(()), FORM) == 0
+    assert READERS[suffix](path) == {}
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-@pytest.mark.parametrize("seconds", [0.0, 1000.0])
-@pytest.mark.parametrize("suffix", ["parquet", "h5", "npz"])
-def test_an_interrupted_run_goes_on_where_it_was(
-    tmp_path: Path, error: type[BaseException], seconds: float, suffix: str
+@every_format
+def test_an_interrupted_run_is_resumed(
+    tmp_path: Path, error: type[BaseException], suffix: str
 ) -> None:
-    path = tmp_path / f"v.{suffix}"
+    path = tmp_path / f"v{suffix}"
     starts: list[int] = []
 
     def rest(start: int) -> Iterator[VectorRow]:
@@ -82,43 +93,174 @@ def test_an_interrupted_run_goes_on_where_it_was(
 
     for stop in (20, 35):
         with pytest.raises(error, match="struck"):
-            write_vectors(path, until(stop, error), FORM, resume=True, seconds_per_part=seconds)
+            write_vectors(path, until(stop, error), FORM, resume=True)
         assert not path.exists()
-    write_vectors(path, rest, FORM, resume=True, seconds_per_part=seconds)
-    assert 25 < starts[0] <= 35  # a group at most is done again
+    assert write_vectors(path, rest, FORM, resume=True) == 50
+    assert 25 < starts[0] <= 35  # what was not yet a batch is embedded again
     assert_complete(path)
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "h5", "npz"])
-def test_a_killed_run_leaves_only_complete_parts(tmp_path: Path, suffix: str) -> None:
-    """A part that was being written when the process died is written again."""
-    path = tmp_path / f"v.{suffix}"
+@every_format
+def test_a_run_interrupted_while_it_is_converted_is_resumed(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"v{suffix}"
+    with pytest.raises(RuntimeError, match="struck"):
+        write_vectors(path, until(30, RuntimeError), FORM)
+
+    def strike(batches: Iterable[Any], description: str) -> Iterator[Any]:
+        assert description == f"batches converted to {suffix}"
+        yield next(iter(batches))
+        raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt):
-        write_vectors(path, until(30, KeyboardInterrupt), FORM, seconds_per_part=0.0)
-    folder = tmp_path / f"v.{suffix}.parts"
-    (folder / "000099.tmp").write_bytes(b"half a part")
-    (folder / f"000001.{suffix}").write_bytes(b"half a part")  # by a disk that lost its power
-    write_vectors(path, all_rows, FORM, resume=True)
+        write_vectors(path, all_rows, FORM, resume=True, progress=strike)
+    assert not path.exists()
+    folder = tmp_path / f"v{suffix}.parts"
+    assert not list(folder.glob("output*"))
+    (folder / f"output{suffix}").write_bytes(b"half of it")  # as a killed process leaves it
+    starts: list[int] = []
+    write_vectors(path, lambda n: starts.append(n) or all_rows(n), FORM, resume=True)
+    assert starts == [50]
     assert_complete(path)
+
+
+def test_of_an_arrow_file_all_complete_batches_are_read(tmp_path: Path) -> None:
+    """Cut off after any number of bytes, as by a kill in the middle of a write."""
+    groups = [ROWS[i : i + 4] for i in range(0, 20, 4)]
+    batches = [to_batch(rows, FORM) for rows in groups]
+    sizes = [0]
+    for count in range(1, len(batches) + 1):
+        write_arrow(tmp_path / "v.arrow", FORM.schema, batches[:count])
+        sizes.append((tmp_path / "v.arrow").stat().st_size)
+    whole = (tmp_path / "v.arrow").read_bytes()
+    counts = []
+    for size in range(len(whole) + 1):
+        found = list(parts._complete_batches(pa.BufferReader(whole[:size])))
+        assert pa.Table.from_batches(found, FORM.schema).equals(
+            pa.Table.from_batches(batches[: len(found)], FORM.schema)
+        )
+        counts.append(len(found))
+    assert counts == sorted(counts)
+    assert set(counts) == set(range(6))
+    for count, size in enumerate(sizes):  # which has a footer besides
+        assert counts[size] >= count - (size < len(whole))
+
+
+@every_format
+@given(st.floats(0, 1))
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=15
+)
+def test_a_run_is_resumed_from_any_part_of_a_part(
+    tmp_path: Path, suffix: str, share: float
+) -> None:
+    path = tmp_path / f"v{suffix}"
+    with pytest.raises(KeyboardInterrupt):
+        write_vectors(path, until(40, KeyboardInterrupt), FORM, overwrite=True)
+    [part] = (tmp_path / f"v{suffix}.parts").glob("*.arrow")
+    whole = part.read_bytes()
+    part.write_bytes(whole[: int(share * len(whole))])
+    write_vectors(path, all_rows, FORM, resume=True, overwrite=True)
+    assert_complete(path)
+
+
+def test_parts_after_a_damaged_one_are_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "v.parquet"
+    for stop in (15, 30, 45):
+        with pytest.raises(KeyboardInterrupt):
+            write_vectors(path, until(stop, KeyboardInterrupt), FORM, resume=True)
+    damaged = tmp_path / "v.parquet.parts" / "000001.arrow"
+    damaged.write_bytes(damaged.read_bytes()[:1500])
+    starts: list[int] = []
+    write_vectors(path, lambda n: starts.append(n) or all_rows(n), FORM, resume=True)
+    assert starts[0] < 30
+    assert_complete(path)
+
+
+def test_a_part_that_is_lost_during_the_run_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "v.npz"
+    with pytest.raises(KeyboardInterrupt):
+        write_vectors(path, until(30, KeyboardInterrupt), FORM)
+
+    def rows(start: int) -> Iterator[VectorRow]:
+        yield from ROWS[start:]
+        (tmp_path / "v.npz.parts" / "000000.arrow").write_bytes(b"")
+
+    with pytest.raises(OSError, match=r"rows in .* can't be read"):
+        write_vectors(path, rows, FORM, resume=True)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("record", [None, "", '{"mod'])
+def test_a_run_killed_before_its_first_part_starts_again(
+    tmp_path: Path, record: str | None
+) -> None:
+    path = tmp_path / "v.arrow"
+    (tmp_path / "v.arrow.parts").mkdir()
+    if record is not None:
+        (tmp_path / "v.arrow.parts" / "run.json").write_text(record)
+    write_vectors(path, all_rows, FORM)
+    assert_complete(path)
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from elmore.vectors import formats, parts
+from elmore.vectors.rows import VectorForm, VectorRow
+form = VectorForm(2, 3, "float32")
+rows = [
+    VectorRow(i, [f"{i}", *["word"] * (i % 4)], np.full((2, 1 + i % 4, 3), i, dtype=np.float32))
+    for i in range(50)
+]
+parts.BATCH_BYTES = 2500
+convert = formats.from_batch
+def slowly(items):
+    for item in items:
+        time.sleep(0.004)
+        yield item
+formats.from_batch = lambda batch: slowly(convert(batch))
+print("started", flush=True)
+parts.write_vectors(Path(sys.argv[1]), lambda n: slowly(rows[n:]), form, resume=True)
+"""
+
+
+@every_format
+def test_a_run_killed_at_any_moment_is_resumed(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"v{suffix}"
+    for delay in np.random.default_rng(0).uniform(0, 0.15, 6):
+        process = subprocess.Popen(
+            [sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        if path.exists():
+            break
+    else:
+        subprocess.run([sys.executable, "-c", KILLED, str(path)], check=True, capture_output=True)
+    assert_rows(path)
 
 
 def test_an_interrupted_run_is_never_lost_silently(tmp_path: Path) -> None:
     path = tmp_path / "v.parquet"
     with pytest.raises(KeyboardInterrupt):
         write_vectors(path, until(30, KeyboardInterrupt), FORM)
-    with pytest.raises(InputError, match=r"holds an interrupted run. Pass --resume"):
+    with pytest.raises(InputError, match=r"holds an interrupted run\. Use the resume option"):
         write_vectors(path, all_rows, FORM)
     write_vectors(path, all_rows, FORM, overwrite=True)
     assert_complete(path)
 
 
-def test_a_run_goes_on_only_with_its_own_settings(tmp_path: Path) -> None:
+def test_a_run_is_resumed_only_with_its_own_settings(tmp_path: Path) -> None:
     path = tmp_path / "v.parquet"
     with pytest.raises(KeyboardInterrupt):
         write_vectors(path, until(30, KeyboardInterrupt), FORM, settings={"model": "a"})
-    with pytest.raises(InputError, match="had model = 'a', this one has 'b'"):
+    with pytest.raises(InputError, match="has model = 'a', not 'b'"):
         write_vectors(path, all_rows, FORM, settings={"model": "b"}, resume=True)
-    with pytest.raises(InputError, match="had num_layers = 2, this one has None"):
+    with pytest.raises(InputError, match="has num_layers = 2, not None"):
         write_vectors(
             path, all_rows, VectorForm(None, 3, "float32"), settings={"model": "a"}, resume=True
         )
@@ -126,41 +268,112 @@ def test_a_run_goes_on_only_with_its_own_settings(tmp_path: Path) -> None:
     assert record["dtype"] == "float32"
 
 
-@pytest.mark.parametrize("seconds", [0.0, 30.0])
-@pytest.mark.parametrize("times", [1, 1000])
-def test_a_full_disk_leaves_the_parts_before_it(
-    seconds: float, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also if there is room again a moment later: what was not written must not be missed."""
-    path = tmp_path / "v.parquet"
-    real, written = ParquetWriter.write, []
+class Failing:
+    """A writer of record batches that fails at one of them, after half of it."""
 
-    def full_after_three(self: ParquetWriter, rows: list[VectorRow]) -> None:
-        written.append(1)
-        if 3 < len(written) <= 3 + times:
+    def __init__(self, file: pa.NativeFile, schema: pa.Schema) -> None:
+        self._file, self._real, self.calls = file, REAL_WRITER(file, schema), 0
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        self.calls += 1
+        if self.calls == 4:
+            self._file.write(batch.serialize()[:200])
             raise OSError(28, "No space left on device")
-        real(self, rows)
+        self._real.write_batch(batch)
 
-    monkeypatch.setattr(ParquetWriter, "write", full_after_three)
+    def close(self) -> None:
+        self._real.close()
+
+
+REAL_WRITER: Callable[..., Any] = pa.ipc.new_file
+
+
+def test_nothing_is_written_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be room again a moment later, but half a batch is in the way."""
+    path = tmp_path / "v.parquet"
+    monkeypatch.setattr(pa.ipc, "new_file", Failing)
     with pytest.raises(OSError, match="No space left"):
-        write_vectors(path, all_rows, FORM, seconds_per_part=seconds)
+        write_vectors(path, all_rows, FORM)
     assert not path.exists()
-    assert not list(tmp_path.rglob("*.tmp"))
-    monkeypatch.setattr(ParquetWriter, "write", real)
-    write_vectors(path, all_rows, FORM, resume=True)
+    monkeypatch.undo()
+    monkeypatch.setattr(parts, "BATCH_BYTES", 2500)
+    starts: list[int] = []
+    write_vectors(path, lambda n: starts.append(n) or all_rows(n), FORM, resume=True)
+    assert 10 < starts[0] < 20  # three batches
     assert_complete(path)
+
+
+def test_a_full_disk_at_the_first_batch_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(parts, "BATCH_BYTES", 10**9)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, before[1]))  # the schema fits, and run.json
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_vectors(tmp_path / "v.arrow", all_rows, FORM)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_queue_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that stands still: batches are taken until the queue is full, whatever their size."""
+    rows = [VectorRow(i, ["w"], np.zeros((2, 1, 3), np.float32)) for i in range(100)]
+    small, large = to_batch(rows[:5], FORM), to_batch(rows, FORM)
+    monkeypatch.setattr(parts, "QUEUE_BYTES", 10 * small.nbytes + large.nbytes)
+    taken: list[int] = []
+    moves = Event()
+
+    def produce() -> None:
+        with parts._BackgroundWriter(tmp_path / "v.arrow", FORM.schema) as writer:
+            writer._thread.submit(moves.wait)
+            for batch in [small] * 3 + [large] + [small] * 20:
+                writer.write(batch)
+                taken.append(batch.nbytes)
+
+    thread = Thread(target=produce)
+    thread.start()
+    thread.join(0.5)
+    waiting = list(taken)
+    moves.set()
+    thread.join()
+    assert sum(waiting) == parts.QUEUE_BYTES
+    assert len(taken) == 24
+    assert pa.ipc.open_file(tmp_path / "v.arrow").read_all().num_rows == 23 * 5 + 100
+
+
+def test_a_batch_larger_than_the_queue_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "QUEUE_BYTES", 1)
+    write_vectors(tmp_path / "v.arrow", all_rows, FORM)
+    assert_complete(tmp_path / "v.arrow")
+
+
+def test_a_batch_does_not_wait_for_slow_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "BATCH_BYTES", 10**9)
+    for seconds, count in ((0.0, 50), (1000.0, 1)):
+        monkeypatch.setattr(parts, "BATCH_SECONDS", seconds)
+        assert len(list(parts._batches(ROWS, FORM))) == count
 
 
 def test_what_is_there_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "v.npz"
     path.write_text("precious")
-    with pytest.raises(InputError, match=r"exists already.*--overwrite"):
+    with pytest.raises(InputError, match=r"exists already.*overwrite"):
         write_vectors(path, all_rows, FORM)
     with pytest.raises(KeyboardInterrupt):
         write_vectors(path, until(9, KeyboardInterrupt), FORM, overwrite=True)
     assert path.read_text() == "precious"
+    write_vectors(path, all_rows, FORM, resume=True, overwrite=True)
+    assert_complete(path)
 
 
-def test_an_unknown_suffix_is_named_before_the_work(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"ends in .parquet, .h5, .hdf5, .npz"):
+def test_an_unknown_suffix_is_refused_before_the_work(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"ends in .parquet, .arrow, .h5, .hdf5, .npz"):
         write_vectors(tmp_path / "v.csv", until(0, AssertionError), FORM)
+    assert FORMATS[".h5"] is FORMATS[".hdf5"]

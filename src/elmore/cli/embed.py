@@ -2,12 +2,8 @@
 
 import json
 import sys
-import time
-from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import islice
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -36,76 +32,43 @@ def embed(
     overwrite: Overwrite = False,
     json_output: Json = False,
 ) -> None:
-    """Write contextual vectors of a text file, one sentence a line.
+    """Write contextual vectors of a text file, one sentence per line.
 
     Example: `elmore embed news.txt -m elmo/ -o news.parquet --layers top --dtype float16`
 
     Args:
-        output: File to write: .parquet, .h5 (the layout of AllenNLP's command) or .npz.
-        layers: Which vectors of a word: all layers, the top one, their average, or one by number.
-        dtype: Type of the numbers in the file.
-        carry_state: Read the file as one text, each sentence from the state that the one before
-            it left, as bilm-tf does. Slower.
+        output: File to write: .parquet, .arrow (fastest), .h5 (the layout of AllenNLP's command)
+            or .npz.
+        layers: Layers to write: all, the top one, their average, or one by its number.
+        dtype: Type of the vectors in the file.
+        carry_state: Start each sentence from the state at the end of the previous one, as bilm-tf
+            does. Slower.
     """
-    from elmore.atomic import refuse_existing
     from elmore.cli.progress import with_progress
-    from elmore.errors import InputError
-    from elmore.text.lines import read_lines
-    from elmore.vectors.formats import writer_for
-    from elmore.vectors.parts import write_vectors
-    from elmore.vectors.rows import VectorForm, VectorRow
-
-    if resume and carry_state:
-        raise InputError("--resume does not go with --carry-state: the state was not kept")
-    # What can be known to be wrong is said before the model is loaded.
-    writer_for(output)
-    refuse_existing(output, overwrite=overwrite)
-    settings = {**_identity(text), **_plain(model), "layers": layers, "carry_state": carry_state}
-    embedder = model.load()
-    form = VectorForm(embedder.num_layers if layers == "all" else None, embedder.dim, dtype)
-    began, words = time.monotonic(), 0
-
-    def rows_from(start: int) -> Iterator[VectorRow]:
-        nonlocal words
-        lines = islice(read_lines(text, replace_invalid=replace_invalid), start, None)
-        stream = embedder.stream(lines, layers=layers, carry_state=carry_state, dtype=dtype)
-        rows = enumerate(with_progress(stream, "sentences embedded"), start)
-        for number, (tokens, vectors) in rows:
-            words += len(tokens)
-            yield VectorRow(number, tokens, vectors)
+    from elmore.vectors.embed_file import embed_file
 
     try:
-        sentences = write_vectors(
-            output, rows_from, form, settings=settings, resume=resume, overwrite=overwrite
+        result = embed_file(
+            text,
+            output,
+            **asdict(model),
+            layers=layers,
+            dtype=dtype,
+            carry_state=carry_state,
+            replace_invalid=replace_invalid,
+            resume=resume,
+            overwrite=overwrite,
+            progress=with_progress,
         )
     except KeyboardInterrupt:
-        goes_on = "" if carry_state else "; the same command with --resume goes on"
-        print(f"elmore: interrupted{goes_on}", file=sys.stderr)
+        hint = "" if carry_state else "; run the same command with --resume to continue"
+        print(f"elmore: interrupted{hint}", file=sys.stderr)
         raise
-    seconds = time.monotonic() - began
     if json_output:
-        result = {"file": str(output), "sentences": sentences, "words": words, "seconds": seconds}
-        print(json.dumps(result))
+        print(json.dumps(result._asdict() | {"file": str(result.file)}))
     else:
-        speed = f"{words:,} words in {seconds:.1f} s, {words / max(seconds, 1e-9):,.0f} words/s"
-        print(f"{sentences:,} sentences -> {output} ({speed})")
-
-
-def _identity(text: Path) -> dict[str, Any]:
-    """Return what tells this text from another one, without reading it."""
-    from elmore.errors import InputError
-
-    if str(text) == "-":
-        return {"text": "-"}
-    about = text.stat()
-    if text.is_file() and about.st_size == 0:
-        raise InputError(f"{text} is empty; expected one sentence a line")
-    return {"text": str(text.resolve()), "bytes": about.st_size, "modified": about.st_mtime_ns}
-
-
-def _plain(model: ModelOptions) -> dict[str, Any]:
-    return {
-        name: str(value.resolve()) if isinstance(value, Path) else value
-        for name, value in asdict(model).items()
-        if name != "device"  # another device gives the same vectors
-    }
+        speed = result.words / max(result.seconds, 1e-9)
+        print(
+            f"{result.sentences:,} sentences -> {result.file} "
+            f"({result.words:,} words in {result.seconds:.1f} s, {speed:,.0f} words/s)"
+        )

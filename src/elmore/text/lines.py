@@ -75,7 +75,7 @@ def _decode(raw: bytes, path: Path, number: int, replace_invalid: bool) -> str:
     if replace_invalid:
         return raw.decode("utf-8", "replace").replace("\0", "\ufffd")
     hint = (
-        "Convert the file to UTF-8, or pass --replace-invalid, where a command has it, to put "
+        "Convert the file to UTF-8, or use the option replace-invalid, where there is one, to put "
         "U+FFFD in its place."
     )
     try:

@@ -1,1 +1,1 @@
-"""Vectors on disk: Parquet, HDF5 and npz, written so that a killed run can go on."""
+"""Vectors on disk: Arrow, Parquet, HDF5 and npz files, written by runs that can be resumed."""

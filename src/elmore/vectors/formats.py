@@ -1,145 +1,221 @@
-"""Rows of vectors to one file: Parquet, HDF5 in AllenNLP's layout, npz."""
+"""The formats of vector files: Arrow, Parquet, HDF5 in AllenNLP's layout, and npz.
+
+A writer takes record batches one at a time, and its memory does not grow with their number.
+"""
 
 import json
+import pickle
 import shutil
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator
+from io import FileIO
 from pathlib import Path
-from typing import Protocol
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING
 
 import h5py
 import numpy as np
-from h5py import h5d, h5o, h5p, h5s, h5t
+import pyarrow as pa
+import pyarrow.parquet as pq
+from h5py import h5d, h5p, h5s, h5t
 
 from elmore.errors import InputError
-from elmore.vectors.disk import Disk
-from elmore.vectors.parquet import ParquetWriter
-from elmore.vectors.rows import VectorForm, VectorRow
+from elmore.vectors.rows import VectorRow, from_batch
 
-_INDEX = "sentence_to_index"
+if TYPE_CHECKING:
+    from typing_extensions import Buffer  # in collections.abc from Python 3.12 on
 
+Batches = Iterable[pa.RecordBatch]
+WriteBatches = Callable[[Path, pa.Schema, Batches], None]
 
-class Writer(Protocol):
-    """A file that is being written."""
-
-    def __init__(self, path: Path, form: VectorForm) -> None: ...
-
-    def write(self, rows: Sequence[VectorRow]) -> None:
-        """Add some rows."""
-
-    def append(self, path: Path) -> None:
-        """Add all rows of another file of this format."""
-
-    def close(self) -> None:
-        """Finish the file."""
-
-    @staticmethod
-    def count(path: Path) -> int:
-        """Return the number of rows of a file, or raise an OSError if it is damaged."""
-        ...
+_LONGEST_STRING = 2**31 - 1  # of numpy 1, and so of a dataset that h5py can read
 
 
-class HDF5Writer:
-    """The layout of AllenNLP's `elmo` command: key = line number, and `sentence_to_index`."""
-
-    def __init__(self, path: Path, form: VectorForm) -> None:
-        self._disk = Disk(path)
-        self._file = h5py.File(self._disk, "w")
-        self._dtype = form.dtype
-        self._index: dict[str, str] = {}
-
-    def write(self, rows: Sequence[VectorRow]) -> None:
-        """Add one dataset a row."""
-        kind = h5t.py_create(np.dtype(self._dtype))
-        placed = h5p.create(h5p.DATASET_CREATE)  # the library says where the numbers go
-        placed.set_alloc_time(h5d.ALLOC_TIME_EARLY)
-        placed.set_fill_time(h5d.FILL_TIME_NEVER)
-        for row in rows:
-            self._disk.check()
-            vectors = np.ascontiguousarray(row.vectors, self._dtype)
-            space = h5s.create_simple(vectors.shape)
-            data = h5d.create(self._file.id, str(row.id).encode(), kind, space, placed)
-            if vectors.size:
-                self._disk.put(data.get_offset(), vectors)
-            # As there, a sentence that comes again points to its last line.
-            self._index[" ".join(row.tokens)] = str(row.id)
-        self._file.flush()  # what the library puts between the numbers goes with them
-        self._disk.start()
-
-    def append(self, path: Path) -> None:
-        """Add the datasets of another such file."""
-        with h5py.File(path) as part:
-            self._index |= json.loads(part[_INDEX][0])
-            for name in part:
-                self._disk.check()
-                if name != _INDEX:
-                    h5o.copy(part.id, name.encode(), self._file.id, name.encode())
-
-    def close(self) -> None:
-        """Add the sentences and close the file."""
-        self._disk.finish()
-        if self._disk.error is None:
-            index = self._file.create_dataset(_INDEX, (1,), h5py.string_dtype("utf-8"))
-            index[0] = json.dumps(self._index)
-        self._file.close()
-        self._disk.close()
-        self._disk.check()
-
-    @staticmethod
-    def count(path: Path) -> int:
-        """Return the number of datasets, without the index."""
-        with h5py.File(path) as file:
-            return len(file) - 1
+def write_arrow(path: Path, schema: pa.Schema, batches: Batches) -> None:
+    """Write the Arrow IPC file format."""
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
 
 
-class NpzWriter:
-    """Arrays "0", "1", ... by line number, and the tokens of each as JSON, "0.tokens"."""
+def write_parquet(path: Path, schema: pa.Schema, batches: Batches) -> None:
+    """Write one row group per batch, uncompressed because vectors hardly compress."""
+    with pq.ParquetWriter(
+        path, schema, compression="none", use_dictionary=False, write_statistics=False
+    ) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
 
-    def __init__(self, path: Path, form: VectorForm) -> None:
-        self._file = zipfile.ZipFile(path, "w", zipfile.ZIP_STORED)
-        self._dtype = form.dtype
 
-    def write(self, rows: Sequence[VectorRow]) -> None:
-        """Add two arrays a row."""
-        for row in rows:
-            self._add(f"{row.id}", row.vectors.astype(self._dtype, copy=False))
-            self._add(f"{row.id}.tokens", np.array(json.dumps(row.tokens)))
+def write_hdf5(path: Path, _: pa.Schema, batches: Batches) -> None:
+    """Write the layout of AllenNLP's `elmo` command.
 
-    def _add(self, name: str, array: np.ndarray) -> None:
-        with self._file.open(f"{name}.npy", "w", force_zip64=True) as member:
-            np.lib.format.write_array(member, array, allow_pickle=False)
+    One dataset per sentence, named by its line number, and `sentence_to_index`, a JSON object that
+    maps each sentence to the name of its dataset.
+    """
+    with _HDF5File(path) as disk, TemporaryFile(dir=path.parent) as index:
+        # What would grow in memory otherwise: the names of old-style groups are one block, and the
+        # gaps between small blocks of metadata are listed.
+        with h5py.File(disk, "w", libver=("v108", "v108"), meta_block_size=2**20) as file:
+            separator = "{"
+            for row in _rows(batches):
+                disk.check()
+                _add_dataset(file, str(row.id), row.vectors)
+                # As in AllenNLP, the last of equal sentences counts: JSON parsers keep that one.
+                entry = f'{separator}{json.dumps(" ".join(row.tokens))}: "{row.id}"'
+                index.write(entry.encode())
+                separator = ", "
+            index.write(b"}" if index.tell() else b"{}")
+            _add_index(file, disk, index)
+        disk.check()
 
-    def append(self, path: Path) -> None:
-        """Add the arrays of another such file."""
-        with zipfile.ZipFile(path) as part:
-            for name in part.namelist():
-                with part.open(name) as old, self._file.open(name, "w", force_zip64=True) as new:
-                    shutil.copyfileobj(old, new)
 
-    def close(self) -> None:
-        """Write the directory of the archive."""
-        self._file.close()
+def _add_dataset(file: h5py.File, name: str, vectors: np.ndarray) -> None:
+    """Do what `file[name] = vectors` does, in half the time."""
+    space = h5s.create_simple(vectors.shape)
+    dataset = h5d.create(file.id, name.encode(), h5t.py_create(vectors.dtype), space)
+    if vectors.size:
+        dataset.write(h5s.ALL, h5s.ALL, vectors)
 
-    @staticmethod
-    def count(path: Path) -> int:
-        """Return half the number of arrays."""
+
+def _add_index(file: h5py.File, disk: "_HDF5File", index: IO[bytes]) -> None:
+    """Copy the index into the file.
+
+    HDF5 copies a string of variable length three times in memory. One of fixed length, which h5py
+    returns as bytes too, has a place in the file that can be filled piece by piece.
+    """
+    size = index.tell()
+    if size > _LONGEST_STRING:
+        raise InputError(
+            f"sentence_to_index would have {size:,} bytes, and HDF5 files can have "
+            f"{_LONGEST_STRING:,}; choose another format, or split the text"
+        )
+    allocated = h5p.create(h5p.DATASET_CREATE)
+    allocated.set_alloc_time(h5d.ALLOC_TIME_EARLY)
+    allocated.set_fill_time(h5d.FILL_TIME_NEVER)
+    kind, space = h5t.py_create(np.dtype(f"S{size}")), h5s.create_simple((1,))
+    dataset = h5d.create(file.id, b"sentence_to_index", kind, space, allocated)
+    disk.seek(dataset.get_offset())
+    index.seek(0)
+    shutil.copyfileobj(index, disk)
+
+
+class _HDF5File(FileIO):
+    """A file for the HDF5 library, which ends the process if a write fails, as on a full disk.
+
+    The first error is kept for `check` to raise. From then on nothing is written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "w+")
+        self._error: OSError | None = None
+
+    def check(self) -> None:
+        """Raise the error of an earlier write."""
+        if self._error:
+            raise self._error
+
+    def write(self, data: "Buffer") -> int:
+        """Write all of the data."""
+        rest = memoryview(data).cast("B")
+        size = len(rest)
         try:
-            with zipfile.ZipFile(path) as file:
-                return len(file.namelist()) // 2
-        except zipfile.BadZipFile as error:
-            raise OSError(f"{path}: {error}") from error
+            while rest and not self._error:
+                rest = rest[super().write(rest) :]
+        except OSError as error:
+            self._error = error
+        return size
+
+    def truncate(self, size: int | None = None) -> int:
+        """Set the size of the file, to which the library has written."""
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self._error = self._error or error
+            return size or 0
 
 
-_WRITERS: dict[str, type[Writer]] = {
-    ".parquet": ParquetWriter,
-    ".h5": HDF5Writer,
-    ".hdf5": HDF5Writer,
-    ".npz": NpzWriter,
+def write_npz(path: Path, _: pa.Schema, batches: Batches) -> None:
+    """Write arrays named "0", "1", ... by line number; "0.tokens" has the tokens as JSON."""
+    with TemporaryFile(dir=path.parent) as spool, zipfile.ZipFile(path, "w") as archive:
+        archive.filelist = _Members(spool)  # type: ignore[assignment]
+        for row in _rows(batches):
+            _add_array(archive, f"{row.id}", row.vectors)
+            _add_array(archive, f"{row.id}.tokens", np.array(json.dumps(row.tokens)))
+
+
+def _add_array(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+        np.lib.format.write_array(member, array, allow_pickle=False)
+    archive.NameToInfo.clear()
+
+
+class _Members:
+    """The list from which `ZipFile` writes the directory of an archive, kept in a file."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._count = 0
+
+    def append(self, member: zipfile.ZipInfo) -> None:
+        pickle.dump(member, self._file)
+        self._count += 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[zipfile.ZipInfo]:
+        self._file.seek(0)
+        for _ in range(self._count):
+            yield pickle.load(self._file)  # noqa: S301 (written by `append`)
+
+
+FORMATS: dict[str, WriteBatches] = {
+    ".parquet": write_parquet,
+    ".arrow": write_arrow,
+    ".h5": write_hdf5,
+    ".hdf5": write_hdf5,
+    ".npz": write_npz,
 }
+"""Writers by the suffix of the file."""
 
 
-def writer_for(path: Path) -> type[Writer]:
-    """Return the format that a file's suffix asks for."""
-    if path.suffix not in _WRITERS:
-        raise InputError(f"{path}: expected a name that ends in {', '.join(_WRITERS)}")
-    return _WRITERS[path.suffix]
+def read_vectors(path: Path | str) -> Iterator[VectorRow]:
+    """Yield the sentences of a .parquet, .arrow or .npz file that `embed_file` has written.
+
+    Only one row group or record batch is in memory at a time. The vectors of an .arrow file are
+    read-only views of the file, those of a .parquet file read-only views of a row group.
+    """
+    path = Path(path)
+    if path.suffix not in _READERS:
+        raise InputError(f"{path}: expected a name that ends in {', '.join(_READERS)}")
+    try:
+        yield from _READERS[path.suffix](path)
+    except (ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} is not a {path.suffix} file of vectors ({error})") from error
+
+
+def _read_parquet(path: Path) -> Iterator[VectorRow]:
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            yield from _rows(file.read_row_group(group).to_batches())
+
+
+def _read_arrow(path: Path) -> Iterator[VectorRow]:
+    with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as file:
+        yield from _rows(map(file.get_batch, range(file.num_record_batches)))
+
+
+def _read_npz(path: Path) -> Iterator[VectorRow]:
+    with np.load(path) as file:
+        for name in file.files:
+            if not name.endswith(".tokens"):
+                yield VectorRow(int(name), json.loads(str(file[f"{name}.tokens"])), file[name])
+
+
+_READERS = {".parquet": _read_parquet, ".arrow": _read_arrow, ".npz": _read_npz}
+
+
+def _rows(batches: Batches) -> Iterator[VectorRow]:
+    for batch in batches:
+        yield from from_batch(batch)

@@ -1,31 +1,42 @@
-"""A long run to one file, in parts, so that a killed run can go on where it was.
+"""Write vectors to one file so that a killed run can be resumed.
 
-Parts are complete once they have their name; each begins with the row after the last one's end.
-They have the format of the whole, so a run that is done in one part only moves it.
+Rows are appended to an Arrow file in a folder beside the output. Up to its last complete record
+batch, such a file can be read even if its writer was killed, so a resumed run starts after that
+batch, in a second Arrow file. When all rows are there, these parts are converted to the output; an
+.arrow output of an uninterrupted run only has to be moved.
 
-    vectors.h5.parts/  run.json  000000.h5  000001.h5   ->   vectors.h5
+    vectors.h5.parts/  run.json  000000.arrow  000001.arrow   ->   vectors.h5
 """
 
 import json
+import os
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-from elmore.atomic import atomic_file, refuse_existing
+import pyarrow as pa
+
+from elmore.atomic import refuse_existing
 from elmore.errors import InputError
-from elmore.vectors.formats import Writer, writer_for
-from elmore.vectors.rows import VectorForm, VectorRow
+from elmore.vectors.formats import FORMATS
+from elmore.vectors.rows import VectorForm, VectorRow, to_batch
 
-SECONDS_PER_PART = 30.0
-_GROUP_SIZE = 4096  # words, plus one a sentence
-_GROUPS_WAITING = 16  # to be written, while more are computed
+BATCH_BYTES = 2**25
+"""Size of a record batch, and of a row group."""
+BATCH_SECONDS = 5.0
+"""A batch is also complete after this time, which is about what a killed run loses."""
+QUEUE_BYTES = 2**28
+"""Batches that wait for the disk."""
 
-RowsFrom = Callable[[int], Iterator[VectorRow]]
-"""All rows but the first so many, which earlier parts hold."""
+RowsFrom = Callable[[int], Iterable[VectorRow]]
+"""Returns all rows except the given number of first ones."""
+Progress = Callable[[Iterable[Any], str], Iterable[Any]]
+"""Wraps an iterable to show how far it is, like `tqdm.tqdm` or `rich.progress.track`."""
 
 
 def write_vectors(
@@ -36,175 +47,228 @@ def write_vectors(
     settings: Mapping[str, Any] | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    seconds_per_part: float = SECONDS_PER_PART,
+    progress: Progress | None = None,
 ) -> int:
-    """Write rows to a Parquet, HDF5 or npz file; return their number.
+    """Write rows to a file; return how many it has.
 
     Args:
-        path: The suffix decides the format. The file appears there when it is complete.
-        rows_from: Called with the number of rows that an interrupted run has written.
+        path: The suffix selects the format. The file appears when it is complete.
+        rows_from: Called with the number of rows that an interrupted run has saved.
         form: The shape and type of the vectors.
-        settings: What the vectors depend on; a run goes on only with the settings it began with.
-        resume: Go on with an interrupted run, if there is one.
-        overwrite: Replace what is there, finished or not.
-        seconds_per_part: At most about so much work is lost when the process is killed.
+        settings: What the vectors depend on: a run is resumed only if they are the same.
+        resume: Continue an interrupted run, if there is one.
+        overwrite: Replace a file, or an interrupted run, at `path`.
+        progress: Shows the conversion of the parts to the format of the file.
     """
-    writer_for(path)  # a wrong suffix should fail before the work, not after it
-    refuse_existing(path, overwrite=overwrite)
-    parts = _Parts(path, {**(settings or {}), **form._asdict()})
-    parts.open(resume=resume, overwrite=overwrite)
+    settings = {**(settings or {}), **form._asdict()}
+    check_output(path, settings, resume=resume, overwrite=overwrite)
+    parts = _Parts(path, form)
+    saved = parts.open(settings, resume=resume)
     try:
-        rows = rows_from(parts.num_rows())
-        while parts.write_one(rows, form, seconds_per_part):
-            pass
+        count = saved + parts.append(rows_from(saved))
     except BaseException:
-        if not parts.files():  # nothing to go on with
-            parts.remove()
+        parts.remove_if_empty()
         raise
-    count = parts.num_rows()
-    parts.join(path, form)
-    parts.remove()
+    if saved == 0 and path.suffix == ".arrow":
+        parts.publish(parts.files()[0])
+    else:
+        parts.convert(count, progress)
     return count
+
+
+def check_output(path: Path, settings: Mapping[str, Any], *, resume: bool, overwrite: bool) -> None:
+    """Raise if `write_vectors` would refuse these arguments."""
+    if path.suffix not in FORMATS:
+        raise InputError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
+    refuse_existing(path, overwrite=overwrite)
+    folder = _folder(path)
+    before = _read_settings(folder)
+    if before is None or (overwrite and not resume):
+        return
+    if not resume:
+        raise InputError(
+            f"{folder} holds an interrupted run. Use the resume option to continue it, or the "
+            "overwrite option to start over."
+        )
+    for name, value in settings.items():
+        if before.get(name) != value:
+            raise InputError(
+                f"the interrupted run in {folder} has {name} = {before.get(name)!r}, not "
+                f"{value!r}. Resume it with the same settings, or use the overwrite option "
+                "to start over."
+            )
+
+
+def _folder(path: Path) -> Path:
+    return path.with_name(f"{path.name}.parts")
+
+
+def _read_settings(folder: Path) -> dict[str, Any] | None:
+    """Return the settings of an interrupted run, or None if there is nothing to resume."""
+    try:
+        return json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+        return None  # written before any part, and removed before them
 
 
 class _Parts:
     """The folder of a run that is not complete."""
 
-    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
-        self._format = writer_for(path)
-        self._suffix = path.suffix
-        self._folder = path.with_name(f"{path.name}.parts")
-        self._record = self._folder / "run.json"
-        self._settings = dict(settings)
+    def __init__(self, path: Path, form: VectorForm) -> None:
+        self._path = path
+        self._form = form
+        self._folder = _folder(path)
 
-    def open(self, *, resume: bool, overwrite: bool) -> None:
-        """Make the folder, or take over the one that an interrupted run has left."""
+    def open(self, settings: Mapping[str, Any], *, resume: bool) -> int:
+        """Return the number of rows saved by an interrupted run, or make a new folder."""
+        if resume and _read_settings(self._folder) is not None:
+            return self._drop_damaged()
         if self._folder.exists():
-            if resume:
-                self._check_settings()
-                self._drop_damaged()
-                return
-            if not overwrite:
-                raise InputError(
-                    f"{self._folder} holds an interrupted run. Pass --resume to go on with it, "
-                    "or --overwrite to start again."
-                )
-            self.remove()
+            self._remove()
         self._folder.mkdir(parents=True)
-        self._record.write_text(json.dumps(self._settings, indent=2), encoding="utf-8")
-
-    def _check_settings(self) -> None:
-        try:
-            before = json.loads(self._record.read_text(encoding="utf-8"))
-        except (OSError, json.JSONDecodeError):
-            before = {}
-        for name in before.keys() | self._settings.keys():
-            old, new = before.get(name), self._settings.get(name)
-            if old != new:
-                raise InputError(
-                    f"the interrupted run in {self._folder} had {name} = {old!r}, this one has "
-                    f"{new!r}. Use the same settings, or --overwrite to start again."
-                )
-
-    def _drop_damaged(self) -> None:
-        """Remove a part that can't be read, and those after it: they are written again."""
-        sound = True
-        for file in self.files():
-            try:
-                self._format.count(file)
-            except OSError:
-                sound = False
-            if not sound:
-                file.unlink()
+        record = json.dumps(settings, indent=2)
+        (self._folder / "run.json").write_text(record, encoding="utf-8")
+        return 0
 
     def files(self) -> list[Path]:
-        """Return the complete parts, in order."""
-        return sorted(self._folder.glob(f"[0-9]*{self._suffix}"))
+        """Return the parts, in order."""
+        return sorted(self._folder.glob("[0-9]*.arrow"))
 
-    def num_rows(self) -> int:
-        """Count the rows that are safe."""
-        return sum(self._format.count(file) for file in self.files())
+    def append(self, rows: Iterable[VectorRow]) -> int:
+        """Write rows to a new part; return their number."""
+        count = 0
+        path = self._folder / f"{len(self.files()):06}.arrow"
+        with _BackgroundWriter(path, self._form.schema) as writer:
+            for batch in _batches(rows, self._form):
+                writer.write(batch)
+                count += batch.num_rows
+        return count
 
-    def write_one(self, rows: Iterator[VectorRow], form: VectorForm, seconds: float) -> bool:
-        """Write rows for some seconds, or to their end; return whether there were any."""
-        path = self._folder / f"{len(self.files()):06}{self._suffix}"
-        temporary = path.with_suffix(".tmp")
-        deadline = time.monotonic() + seconds
-        groups = _groups(rows)
-        writer = None
+    def convert(self, num_rows: int, progress: Progress | None) -> None:
+        """Write the output from the parts."""
+        suffix = self._path.suffix
+        temporary = self._folder / f"output{suffix}"
+        batches: Iterable[pa.RecordBatch] = self._read(num_rows)
+        if progress is not None:
+            batches = progress(batches, f"batches converted to {suffix}")
         try:
-            for group in groups:
-                writer = writer or _Behind(self._format(temporary, form))
-                writer.write(group)
-                if time.monotonic() >= deadline:
-                    break
-        finally:
-            # Also on an interruption: what has been written until then is complete.
-            if writer is not None:
-                self._keep(writer, temporary, path)
-        return writer is not None
-
-    def _keep(self, writer: "_Behind", temporary: Path, path: Path) -> None:
-        try:
-            writer.close()
-        except OSError:  # a disk that is full: what is in the file can't be trusted
+            FORMATS[suffix](temporary, self._form.schema, batches)
+        except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        temporary.replace(path)
+        self.publish(temporary)
 
-    def join(self, path: Path, form: VectorForm) -> None:
-        """Make one file of the parts."""
-        files = self.files()
-        if len(files) == 1:
-            files[0].replace(path)
-            return
-        with atomic_file(path) as temporary:
-            writer = self._format(temporary, form)
-            try:
-                for file in files:
-                    writer.append(file)
-            finally:
-                writer.close()
+    def publish(self, complete: Path) -> None:
+        """Move a complete file to its final place and remove the folder."""
+        if self._path.exists():
+            with complete.open("rb+") as file:  # a power failure must not cost us both files
+                os.fsync(file.fileno())
+        complete.replace(self._path)
+        self._remove()
 
-    def remove(self) -> None:
-        """Forget the run."""
+    def remove_if_empty(self) -> None:
+        """Remove the folder if no row is saved."""
+        if self._drop_damaged() == 0:
+            self._remove()
+
+    def _drop_damaged(self) -> int:
+        """Delete parts that do not continue the part before them; return the number of rows."""
+        count = 0
+        for file in self.files():
+            with pa.memory_map(str(file)) as source:
+                batches = list(_complete_batches(source))
+            if batches and batches[0]["id"][0].as_py() == count:
+                count += sum(batch.num_rows for batch in batches)
+            else:
+                file.unlink()
+        return count
+
+    def _read(self, num_rows: int) -> Iterator[pa.RecordBatch]:
+        for file in self.files():
+            with pa.OSFile(str(file)) as source:
+                for batch in _complete_batches(source):
+                    num_rows -= batch.num_rows
+                    yield batch
+        if num_rows:
+            raise OSError(f"{num_rows} rows in {self._folder} can't be read any longer")
+
+    def _remove(self) -> None:
+        (self._folder / "run.json").unlink(missing_ok=True)  # first: the rest is nothing without
         shutil.rmtree(self._folder)
 
 
-def _groups(rows: Iterator[VectorRow]) -> Iterator[list[VectorRow]]:
-    """Collect rows until they have enough words to be worth a row group of their own."""
-    group: list[VectorRow] = []
-    size = 0
+def _complete_batches(source: pa.NativeFile) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of an Arrow file up to its end, or to where its writer was killed."""
+    try:
+        source.seek(8)  # after the magic number, a file is a stream, and that needs no footer
+        stream = pa.ipc.open_stream(source)
+        while True:
+            yield stream.read_next_batch()
+    except (StopIteration, pa.ArrowInvalid, OSError):
+        return
+
+
+def _batches(rows: Iterable[VectorRow], form: VectorForm) -> Iterator[pa.RecordBatch]:
+    """Collect rows to record batches."""
+    batch: list[VectorRow] = []
+    size, began = 0, time.monotonic()
     for row in rows:
-        group.append(row)
-        size += len(row.tokens) + 1
-        if size >= _GROUP_SIZE:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
+        batch.append(row)
+        size += row.vectors.nbytes + 64 * (len(row.tokens) + 4)  # about what Python's objects take
+        if size >= BATCH_BYTES or time.monotonic() - began >= BATCH_SECONDS:
+            yield to_batch(batch, form)
+            batch, size, began = [], 0, time.monotonic()
+    if batch:
+        yield to_batch(batch, form)
 
 
-class _Behind:
-    """A writer that works in a thread of its own, so that nobody waits for the disk."""
+class _BackgroundWriter:
+    """Appends record batches to an Arrow file in a thread, while more are computed."""
 
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._file = pa.OSFile(str(path), "wb")
+        self._writer = pa.ipc.new_file(self._file, schema)
         self._thread = ThreadPoolExecutor(1)
-        self._waiting: deque[Future[None]] = deque()
+        self._queue: deque[tuple[int, Future[None]]] = deque()
+        self._queued_bytes = 0
+        self._damaged = False
 
-    def write(self, group: list[VectorRow]) -> None:
-        """Add some rows, sooner or later."""
-        self._waiting.append(self._thread.submit(self._writer.write, group))
-        if len(self._waiting) > _GROUPS_WAITING:
-            self._waiting[0].result()  # an error stays there, for `close` to meet it too
-            self._waiting.popleft()
+    def __enter__(self) -> "_BackgroundWriter":
+        return self
 
-    def close(self) -> None:
-        """Write what is waiting and finish the file."""
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Write what is queued, after an error of the caller too, and finish the file."""
         try:
-            for done in self._waiting:
-                done.result()
+            while self._queue:
+                self._wait()
         finally:
             self._thread.shutdown()
-            self._writer.close()
+            if not self._damaged:
+                self._writer.close()
+            self._file.close()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add a batch to the queue; wait while the queue is full."""
+        while self._queue and (
+            self._queue[0][1].done() or self._queued_bytes + batch.nbytes > QUEUE_BYTES
+        ):
+            self._wait()
+        self._queue.append((batch.nbytes, self._thread.submit(self._append, batch)))
+        self._queued_bytes += batch.nbytes
+
+    def _wait(self) -> None:
+        size, written = self._queue.popleft()
+        self._queued_bytes -= size
+        written.result()
+
+    def _append(self, batch: pa.RecordBatch) -> None:
+        if self._damaged:
+            return  # behind half a batch nothing can be read
+        self._damaged = True
+        self._writer.write_batch(batch)
+        self._damaged = False
