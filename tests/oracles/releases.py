@@ -1,6 +1,11 @@
-"""Released files with random weights, in every variant that has been seen in the wild."""
+"""Released files with random weights, in every variant that has been seen in the wild.
+
+Needs numpy and h5py only, so that the released programs can read the same weights in environments
+that elmore does not support.
+"""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,7 +13,6 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 
-FILTERS = [[1, 4], [2, 6], [3, 8]]
 VOCABULARY = ["<S>", "</S>", "<UNK>", "the", "bank", "of", "river", ".", "rates"]
 
 
@@ -28,6 +32,8 @@ class Variant(NamedTuple):
     layers: int = 2
     dim: int = 6
     cells: int = 10
+    char_dim: int = 3
+    filters: tuple[tuple[int, int], ...] = ((1, 4), (2, 6), (3, 8))
     activation: str = "relu"
     highways: int | None = 2
     width: int = 50
@@ -85,11 +91,15 @@ VARIANTS = {
 
 
 def write_release(folder: Path, variant: Variant, *, seed: int = 0) -> Release:
-    """Draw weights and write weights.hdf5, options.json and perhaps vocab.txt."""
-    draw = np.random.default_rng(seed)
+    """Draw weights and write weights.hdf5, options.json and, for word input, vocab.txt."""
+    # The distributions of numpy's Generator may change with its version; the bits of PCG64 do not.
+    bits = np.random.PCG64(seed)
 
-    def normal(*shape: int) -> np.ndarray:
-        return draw.normal(0, 0.4, shape).astype(np.float32)
+    def draw(*shape: int, fan_in: int | None = None) -> np.ndarray:
+        """Draw from a uniform distribution that keeps a product with `fan_in` inputs near 1."""
+        unit = (bits.random_raw(math.prod(shape)) >> np.uint64(11)) * 2.0**-53  # [0, 1)
+        bound = 2 / math.sqrt(fan_in) if fan_in else 0.7
+        return ((2 * unit - 1) * bound).astype(np.float32).reshape(shape)
 
     v = variant
     options: dict[str, Any] = {
@@ -104,37 +114,37 @@ def write_release(folder: Path, variant: Variant, *, seed: int = 0) -> Release:
     }
     weights: dict[str, np.ndarray] = {}
     if v.words:
-        weights["embedding"] = normal(len(VOCABULARY), v.dim)
+        weights["embedding"] = draw(len(VOCABULARY), v.dim)
         options["n_tokens_vocab"] = len(VOCABULARY)
     else:
         options["char_cnn"] = {
-            "embedding": {"dim": 3},
-            "filters": FILTERS,
+            "embedding": {"dim": v.char_dim},
+            "filters": [list(pair) for pair in v.filters],
             "n_highway": v.highways,
             "n_characters": 262,
             "max_characters_per_token": v.width,
             "activation": v.activation,
         }
-        weights["char_embed"] = normal(261, 3)
-        for n, (size, count) in enumerate(FILTERS):
-            weights[f"CNN/W_cnn_{n}"] = normal(1, size, 3, count)
-            weights[f"CNN/b_cnn_{n}"] = normal(count)
-        total = sum(count for _, count in FILTERS)
+        weights["char_embed"] = draw(261, v.char_dim)
+        for n, (size, count) in enumerate(v.filters):
+            weights[f"CNN/W_cnn_{n}"] = draw(1, size, v.char_dim, count, fan_in=size * v.char_dim)
+            weights[f"CNN/b_cnn_{n}"] = draw(count)
+        total = sum(count for _, count in v.filters)
         for n in range(v.highways or 0):
             for name in ("carry", "transform"):
-                weights[f"CNN_high_{n}/W_{name}"] = normal(total, total)
-                weights[f"CNN_high_{n}/b_{name}"] = normal(total)
+                weights[f"CNN_high_{n}/W_{name}"] = draw(total, total, fan_in=total)
+                weights[f"CNN_high_{n}/b_{name}"] = draw(total)
         if v.cnn_proj:
-            weights["CNN_proj/W_proj"] = normal(total, v.dim)
-            weights["CNN_proj/b_proj"] = normal(v.dim)
+            weights["CNN_proj/W_proj"] = draw(total, v.dim, fan_in=total)
+            weights["CNN_proj/b_proj"] = draw(v.dim)
     for d in range(2):
         for n in range(v.layers):
             cell = "LSTMCell" if v.one_layer_names else f"MultiRNNCell/Cell{n}/LSTMCell"
             prefix = f"RNN_{d}/RNN/{cell}"
-            weights[f"{prefix}/W_0"] = normal(2 * v.dim, 4 * v.cells)
-            weights[f"{prefix}/B"] = normal(4 * v.cells)
+            weights[f"{prefix}/W_0"] = draw(2 * v.dim, 4 * v.cells, fan_in=2 * v.dim)
+            weights[f"{prefix}/B"] = draw(4 * v.cells)
             if v.w_p:
-                weights[f"{prefix}/W_P_0"] = normal(v.cells, v.dim)
+                weights[f"{prefix}/W_P_0"] = draw(v.cells, v.dim, fan_in=v.cells)
     v.edit_options(options)
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,61 @@
+"""The models and sentences of the golden vectors; the programs that can read each model.
+
+Needs numpy and h5py only, as `make.py` runs where elmore is not installed.
+"""
+
+import hashlib
+
+import numpy as np
+
+from tests.oracles.releases import VARIANTS, Release, Variant
+
+LARGE = Variant(
+    dim=128,
+    cells=1024,
+    char_dim=16,
+    filters=((1, 32), (2, 32), (3, 64), (4, 128)),
+    cell_clip=1.0,
+    proj_clip=1.0,
+)
+MODELS = VARIANTS | {"large": LARGE}
+
+_BOTH = [
+    "usual", "tanh", "no clipping", "one layer", "three layers", "no highway", "unknown keys",
+    "large",
+]  # fmt: skip
+READABLE = {
+    "allennlp": [*_BOTH, "CNN_proj although square", "W_P_0 although square", "261 characters",
+                 "no n_characters"],
+    "bilm_tf": [*_BOTH, "no highway key", "skip off", "width 10", "width 5, cut within words",
+                "no CNN_proj", "no W_P_0", "neither projection", "word input",
+                "word input, one layer"],
+}  # fmt: skip
+
+SAME_WEIGHTS = {"one layer, bilm-tf's names": "one layer", "no skip key": "skip off"}
+"""Models that bilm-tf writes but neither program reads, and a model with the same weights."""
+
+# State belongs to a row of the batch. Batches shrink and grow: a row that is absent keeps its
+# state, and a new row starts from zeros.
+BATCHES = [
+    [["The", "bank", "raised", "rates", "."], ["", "\u00a0", "\ud800"], [], ["x" * 120, "Straße"]],
+    [["\ud558\ub298\uc744" * 7, "\U0001f642", "nai\u0308ve"], ["<S>", "</S>", "<UNK>"]],
+    [["a"], ["of", "the", "river"], ["\u200b", "\ufb01", "Ω"], ["the"], ["e\0f"]],
+    [["the", "bank", "."]],
+    [["the", "bank"], ["of"], ["river"], ["."]],
+]
+SENTENCES = [words for batch in BATCHES for words in batch]
+
+MIX_WEIGHTS = [0.3, -0.5, 0.9]
+
+
+def thin(vectors: np.ndarray, model: str) -> np.ndarray:
+    """Return the dimensions that are stored: all but for the large model, to keep files small."""
+    return vectors[..., ::7] if model == "large" else vectors
+
+
+def digest(release: Release) -> str:
+    """Return a checksum of all weights."""
+    whole = hashlib.sha256()
+    for name in sorted(release.weights):
+        whole.update(name.encode() + release.weights[name].tobytes())
+    return whole.hexdigest()
