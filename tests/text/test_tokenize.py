@@ -1,10 +1,10 @@
-"""Oracles: sacremoses on the whole text; the 1 Billion Word Benchmark's conventions, by hand."""
+"""Oracles: sacremoses and spaCy on the whole text; the 1 Billion Word Benchmark's conventions."""
 
-import importlib.util
 import sys
 from itertools import islice
 
 import pytest
+import spacy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sacremoses import MosesTokenizer
@@ -16,6 +16,7 @@ from elmore.text.lines import read_lines
 from tests.conftest import SHARED
 
 SACREMOSES = MosesTokenizer(lang="en")
+SPACY = {language: spacy.blank(language) for language in ("en", "de")}
 
 
 @pytest.mark.parametrize(
@@ -91,14 +92,28 @@ def test_an_unknown_tokenizer_is_named() -> None:
 
 
 def test_spacy_splits_hyphens() -> None:
-    pytest.importorskip("spacy")
     assert elmore.tokenize("a five-year-old  child", "spacy") == [
         "a", "five", "-", "year", "-", "old", "child",
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("language", SPACY)
+@given(PIECES | st.text())
+@settings(deadline=None)  # the first call loads the rules of the language
+def test_spacy_is_spacy_without_space_tokens(language: str, text: str) -> None:
+    expected = [token.text for token in SPACY[language](text) if not token.is_space]
+    assert elmore.tokenize(text, "spacy", language) == expected
+
+
 def test_without_spacy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    if importlib.util.find_spec("spacy"):
-        monkeypatch.setitem(sys.modules, "spacy", None)
+    monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(MissingExtraError, match=r'pip install "elmore\[spacy\]"'):
         elmore.tokenize("a", "spacy", language="xx")
+
+
+@pytest.mark.parametrize(
+    ("language", "reason"), [("qq", "Can't import language qq"), ("th", "requires the PyThaiNLP")]
+)
+def test_a_language_that_spacy_cannot_tokenize_is_named(language: str, reason: str) -> None:
+    with pytest.raises(InputError, match=f"tokenize the language '{language}': .*{reason}"):
+        elmore.tokenize("a", "spacy", language)

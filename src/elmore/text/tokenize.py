@@ -120,12 +120,11 @@ class _Moses:
 
 @cache
 def _spacy(language: str) -> Tokenizer:
+    spacy = require("spacy", extra="spacy")
     try:
-        spacy_tokenizer = require("spacy", extra="spacy").blank(language).tokenizer
+        spacy_tokenizer = spacy.blank(language).tokenizer
     except ImportError as error:
-        if error.name == "spacy" or error.__cause__ is not None:
-            raise
-        raise InputError(f"spaCy has no rules for the language {language!r}") from error
+        raise InputError(f"spaCy can't tokenize the language {language!r}: {error}") from error
 
     def split(text: str) -> list[str]:
         return [token.text for token in spacy_tokenizer(text) if not token.is_space]
