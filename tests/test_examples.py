@@ -18,7 +18,6 @@ def test_demo_shows_neighbors_and_writes_its_files(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     embedder.save("model")
     runpy.run_path(str(EXAMPLES / "demo.py"))["main"]("model")

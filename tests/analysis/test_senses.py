@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.image import imread
 
 from elmore.analysis.neighbors import Occurrence
 from elmore.analysis.senses import (
@@ -135,9 +136,6 @@ def test_without_context_senses_are_at_chance(
 def test_map_is_a_picture_with_a_panel_a_word(
     tmp_path: Path, count: int, size: tuple[int, int]
 ) -> None:
-    pytest.importorskip("matplotlib")
-    from matplotlib.image import imread
-
     senses = [*"aabbccddeeffgg"]  # more than there are colors
     vectors = np.random.default_rng(0).normal(size=(2, len(senses), 5)).astype(np.float32)
     vectors[0] = 1
@@ -152,7 +150,6 @@ def test_map_is_a_picture_with_a_panel_a_word(
 
 
 def test_nothing_to_draw_is_refused(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     with pytest.raises(InputError, match="at least one word to draw"):
         plot_senses([], tmp_path / "map.png")
 

@@ -8,6 +8,8 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from scipy.optimize import linear_sum_assignment
+from scorch import scores as scorch
 
 from elmore.tasks.coref.data import Mention
 from elmore.tasks.coref.metric import best_pairs, coref_scores
@@ -101,15 +103,13 @@ def test_pairs_are_the_best_of_all_permutations(rows: int, columns: int, seed: i
 
 @pytest.mark.parametrize("shape", [(40, 60), (60, 40), (50, 50)])
 def test_pairs_are_those_of_scipy(shape: tuple[int, int]) -> None:
-    optimize = pytest.importorskip("scipy.optimize")
     value = values(*shape, seed=0)
-    expected = value[optimize.linear_sum_assignment(value, maximize=True)].sum()
+    expected = value[linear_sum_assignment(value, maximize=True)].sum()
     assert sum(value[pair] for pair in best_pairs(value)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_scores_are_those_of_scorch(seed: int) -> None:
-    scorch = pytest.importorskip("scorch.scores")
     draw = np.random.default_rng(seed)
     keys, responses = ([random_clusters(draw) for _ in range(3)] for _ in range(2))
     found = coref_scores(keys, responses)

@@ -1,0 +1,58 @@
+"""Every package that the tests use is pinned and is there: no test is skipped for want of one."""
+
+import re
+import tomllib
+from importlib.metadata import requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+DEV = [
+    Requirement(text)
+    for text in (
+        *PROJECT["build-system"]["requires"],
+        *PROJECT["project"]["dependencies"],
+        *PROJECT["project"]["optional-dependencies"]["dev"],
+    )
+]
+# Libraries that the CUDA build of PyTorch brings along; the tests run with its CPU build.
+CUDA = re.compile("nvidia-|cuda-|triton")
+
+
+@pytest.fixture
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("==") for line in lines if not line.startswith("#")]
+    return {canonicalize_name(name): version for name, version in pairs}
+
+
+@pytest.mark.parametrize("requirement", DEV, ids=str)
+def test_a_dev_requirement_is_pinned_to_a_version_it_allows(
+    requirement: Requirement, pins: dict[str, str]
+) -> None:
+    assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)])
+
+
+def test_everything_that_a_dev_requirement_installs_is_pinned(pins: dict[str, str]) -> None:
+    names = {canonicalize_name(requirement.name) for requirement in DEV} - {"hatchling"}
+    seen: set[str] = set()
+    while names:
+        name = names.pop()
+        seen.add(name)
+        for needed in map(Requirement, requires(name) or []):
+            required = canonicalize_name(needed.name)
+            wanted = needed.marker is None or needed.marker.evaluate({"extra": ""})
+            if wanted and required not in seen and not CUDA.match(required):
+                names.add(required)
+    assert sorted(seen - pins.keys()) == []
+
+
+def test_no_test_is_skipped_for_want_of_a_dev_requirement() -> None:
+    dev = {requirement.name.replace("-", "_") for requirement in DEV}
+    for path in (ROOT / "tests").rglob("*.py"):
+        named = re.findall(r'importorskip\("(\w+)', path.read_text(encoding="utf-8"))
+        assert not dev & set(named), path
