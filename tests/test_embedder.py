@@ -20,8 +20,8 @@ from elmore.bilm.model import BiLM
 from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.inference import cpu, word_cache
-from elmore.inference.packed import can_pack
 from elmore.text.characters import NUM_CHARACTERS, encode_sentences
+from tests.cpu import needs_onednn
 
 SENTENCES = [
     ["He", "sat", "by", "the", "bank"],
@@ -30,9 +30,6 @@ SENTENCES = [
     ["the"] * 40,
     ["", "<S>", "x" * 100, "\u00e9\u4e2d\ud800"],
 ]
-
-
-needs_packing = pytest.mark.skipif(not can_pack(), reason="no oneDNN here")
 
 
 @torch.no_grad()
@@ -412,7 +409,7 @@ def saved(bilm: BiLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "saved"
 
 
-@needs_packing
+@needs_onednn
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_loaded_model_holds_each_matrix_once(saved: Path, precision) -> None:
     """Oracle: the tensors that Python's collector finds in memory."""
@@ -424,7 +421,7 @@ def test_a_loaded_model_holds_each_matrix_once(saved: Path, precision) -> None:
     assert [tuple(x.shape) for x in new] == [(NUM_CHARACTERS, 4)]  # the others are packed
 
 
-@needs_packing
+@needs_onednn
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 def test_the_plain_model_is_there_when_asked_for(bilm: BiLM, saved: Path, precision) -> None:
     """Oracle: the model that was saved."""
@@ -441,7 +438,7 @@ def test_the_plain_model_is_there_when_asked_for(bilm: BiLM, saved: Path, precis
         np.testing.assert_array_equal(a, b)
 
 
-@needs_packing
+@needs_onednn
 def test_a_loaded_model_is_refreshed(saved: Path, bilm: BiLM) -> None:
     """From its files, or from `bilm` if that was used. Oracle: the biLM by hand."""
     embedder = elmore.load(saved, device="cpu")
@@ -458,7 +455,7 @@ def test_a_loaded_model_is_refreshed(saved: Path, bilm: BiLM) -> None:
     np.testing.assert_allclose(vectors, by_hand(embedder.bilm, SENTENCES[0]), atol=1e-6)
 
 
-@needs_packing
+@needs_onednn
 @pytest.mark.parametrize(
     "again", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
 )

@@ -15,8 +15,8 @@ from elmore.inference import cpu, packed
 from elmore.inference.cpu import CpuEngine, _by_position, _steps
 from elmore.inference.packed import PackedInt8, PackedLinear
 from elmore.text.characters import encode_words
+from tests.cpu import needs_int8, needs_onednn
 from tests.inference.conftest import Case, make_case
-from tests.inference.test_engines import needs_int8, needs_packing
 
 
 @given(st.lists(st.integers(0, 12), max_size=20))
@@ -37,7 +37,7 @@ def test_tokens_by_position(lengths: list[int]) -> None:
     assert sum(steps) == sum(lengths)
 
 
-@needs_packing
+@needs_onednn
 def test_a_matrix_is_freed_when_it_is_packed(bilm: BiLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """Oracle: weak references to the plain matrices, counted whenever one more is packed."""
     plain = [weakref.ref(p) for p in bilm.parameters() if p.dim() > 1]
@@ -62,7 +62,7 @@ def test_a_matrix_is_freed_when_it_is_packed(bilm: BiLM, monkeypatch: pytest.Mon
     del engine
 
 
-@needs_packing
+@needs_onednn
 @torch.no_grad()
 def test_a_repeated_word_is_multiplied_once(bilm: BiLM, monkeypatch: pytest.MonkeyPatch) -> None:
     sentences = [["a", "rose", "is", "a", "rose"], ["is", "it"], ["a"]]
@@ -84,7 +84,7 @@ def test_a_repeated_word_is_multiplied_once(bilm: BiLM, monkeypatch: pytest.Monk
         assert rows == products
 
 
-@needs_packing
+@needs_onednn
 @torch.no_grad()
 def test_gates_in_parts_give_the_same(tiny: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = CpuEngine(copy.deepcopy(tiny.bilm))

@@ -15,14 +15,13 @@ from elmore.errors import InputError
 from elmore.inference import cpu, new_engine
 from elmore.inference.cpu import CpuEngine
 from elmore.inference.engine import Engine
-from elmore.inference.packed import can_pack, int8_supported
+from elmore.inference.packed import can_pack
 from elmore.inference.reference import ReferenceEngine
 from elmore.text.characters import encode_words
+from tests.cpu import needs_int8, needs_onednn
 from tests.gpu import DEVICE
 from tests.inference.conftest import Case, make_case, random_state
 
-needs_packing = pytest.mark.skipif(not can_pack(), reason="PyTorch has no oneDNN here")
-needs_int8 = pytest.mark.skipif(not int8_supported(), reason="int8 needs an x86 CPU")
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
 
 
@@ -41,7 +40,7 @@ def cuda_engine(bilm: BiLM) -> Engine:
 
 ENGINES = [
     pytest.param(ReferenceEngine, id="reference"),
-    pytest.param(CpuEngine, id="cpu", marks=needs_packing),
+    pytest.param(CpuEngine, id="cpu", marks=needs_onednn),
     pytest.param(cuda_engine, id="cuda", marks=[pytest.mark.gpu, needs_triton]),
 ]
 NewEngine = Callable[[BiLM], Engine]
@@ -127,7 +126,7 @@ def test_words_are_encoded_as_by_the_bilm(new: NewEngine, tiny: Case) -> None:
 @pytest.mark.parametrize(
     ("dtype", "int8", "least"),
     [
-        pytest.param(torch.bfloat16, False, 0.999, marks=needs_packing),
+        pytest.param(torch.bfloat16, False, 0.999, marks=needs_onednn),
         pytest.param(torch.float32, True, 0.995, marks=needs_int8),
     ],
 )

@@ -35,8 +35,7 @@ def worth_packing(bilm: BiLM) -> bool:
     """Return whether packed weights are faster: on a CPU, for large matrices."""
     weight = next(bilm.parameters())
     large = bilm.config.dim * bilm.config.cell_dim >= _SMALLEST
-    fits = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.bfloat16)
-    return large and fits and can_pack()
+    return large and weight.device.type == "cpu" and can_pack(weight.dtype)
 
 
 def int8_problem(device: torch.device) -> str | None:

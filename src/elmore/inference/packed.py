@@ -17,10 +17,15 @@ from elmore.bilm.softmax import Softmax
 _LOGITS_AT_ONCE = 2**24  # 64 MB in float32
 
 
-def can_pack() -> bool:
-    """Return whether this build of PyTorch has oneDNN's packed matrices."""
-    return torch.backends.mkldnn.is_available() and hasattr(
-        torch.ops.mkldnn, "_reorder_linear_weight"
+def can_pack(dtype: torch.dtype = torch.float32) -> bool:
+    """Return whether oneDNN packs matrices of a dtype on this CPU."""
+    if not (
+        torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+    ):
+        return False
+    # oneDNN packs bfloat16 on CPUs with AVX-512 or AVX-NE-CONVERT only.
+    return dtype == torch.float32 or (
+        dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     )
 
 

@@ -1,0 +1,23 @@
+"""What this machine's CPU can compute: marks that skip a test and give the reason."""
+
+import pytest
+import torch
+
+import elmore
+from elmore.errors import InputError
+
+
+def int8_problem() -> str | None:
+    """Return why elmore refuses int8 on this machine, or None if it does not."""
+    bilm = elmore.BiLM(elmore.BiLMConfig.tiny())
+    try:
+        elmore.Embedder(bilm, device="cpu", precision="int8")
+    except InputError as error:
+        return str(error)
+    return None
+
+
+needs_int8 = pytest.mark.skipif(int8_problem() is not None, reason=str(int8_problem()))
+needs_onednn = pytest.mark.skipif(
+    not torch.backends.mkldnn.is_available(), reason="this build of PyTorch has no oneDNN"
+)

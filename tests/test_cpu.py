@@ -1,0 +1,44 @@
+"""Machines that lack what the fast CPU paths need, simulated. Oracle: the same in float32."""
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tests.cpu import int8_problem
+
+
+def test_int8_is_refused_with_a_reason_on_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    engines = type(torch.backends.quantized).__dict__["supported_engines"]
+    monkeypatch.setattr(type(engines), "__get__", lambda *_: ["qnnpack"])  # as on ARM
+    assert "int8 needs an x86 CPU" in (int8_problem() or "")
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="needs an x86 CPU")
+def test_int8_is_not_refused_where_it_runs() -> None:
+    """Otherwise its tests would be skipped without anyone noticing."""
+    assert int8_problem() is None
+
+
+EMBED = """
+import numpy as np, elmore, torch
+torch.set_num_threads(1)
+sentences = [["He", "sat", "by", "the", "bank"], ["Banks", "fail"]]
+exact, rough = (
+    np.concatenate(elmore.load(device="cpu", precision=precision).embed(sentences), axis=1)
+    for precision in ("fp32", "bf16")
+)
+lengths = np.linalg.norm(exact, axis=-1) * np.linalg.norm(rough, axis=-1)
+assert ((exact * rough).sum(axis=-1) / lengths).min() > 0.9998
+"""
+
+
+def test_bf16_runs_on_a_cpu_without_avx512() -> None:
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    done = subprocess.run(
+        [sys.executable, "-c", EMBED], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
