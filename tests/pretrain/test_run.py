@@ -91,6 +91,36 @@ def test_accumulation_changes_nothing_but_memory(
         torch.testing.assert_close(first[name], second[name], atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.parametrize("parts", [2, 4])
+def test_accumulated_gradients_are_a_mean(
+    text: Path, tmp_path: Path, config: PretrainConfig, parts: int
+) -> None:
+    """Adagrad without clipping: its first steps are proportional to the gradient."""
+    whole = replace(
+        config,
+        bilm=replace(config.bilm, dropout=0.0),
+        training=replace(config.training, optimizer="adagrad", lr=0.2, clip_norm=1e9, epochs=0.5),
+        run=replace(config.run, log_steps=1),
+    )
+    split = replace(whole, training=replace(whole.training, accumulate=parts))
+    records: dict[str, list[dict]] = {"whole": [], "split": []}
+    for name, settings in (("whole", whole), ("split", split)):
+        pretrain(
+            [text], tmp_path / name, settings, cache=tmp_path / "c", workers=1, device="cpu",
+            report=records[name].append,
+        )  # fmt: skip
+    norms, losses = (
+        [[r[key] for r in records[name] if key in r] for name in ("whole", "split")]
+        for key in ("grad_norm", "loss")
+    )
+    assert len(norms[0]) > 10
+    assert norms[1] == pytest.approx(norms[0], rel=1e-4)
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    first, second = weights(tmp_path / "whole"), weights(tmp_path / "split")
+    for name in first:
+        torch.testing.assert_close(first[name], second[name], atol=1e-5, rtol=1e-4)
+
+
 COMMAND = """
 import sys, elmore.pretrain.loop as loop, os
 from elmore.cli import main
