@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.pretrained import Pretrained, read_pretrained
 from elmore.errors import InputError
 from elmore.inference import new_engine
-from elmore.inference.batches import SentenceRunner
+from elmore.inference.batches import Embedded, SentenceRunner
 from elmore.inference.engine import frozen
 from elmore.mix import max_pool, mean_pool
 from elmore.text.characters import encode_words
@@ -44,13 +44,6 @@ Dtype = Literal["float32", "float16"]
 
 _BATCH_WORDS = {"cpu": 4096, "cuda": 65_536}
 _BATCH_BYTES = {"cpu": 3 * 2**23, "cuda": 2**32}  # of all layers in float32
-
-
-class Embedded(NamedTuple):
-    """A sentence and its vectors: (J, W, D) for all layers, else (W, D)."""
-
-    tokens: list[str]
-    vectors: Float[np.ndarray, "..."]
 
 
 def load(
@@ -224,10 +217,8 @@ class Embedder:
 
         tokenized = self._tokenize(sentences)
         if carry_state:
-            stream = runner.stream_with_state(tokenized, choose)
-        else:
-            stream = runner.stream(tokenized, choose, max_words=batch_words or self._batch_words())
-        return map(Embedded._make, stream)
+            return runner.stream_with_state(tokenized, choose)
+        return runner.stream(tokenized, choose, max_words=batch_words or self._batch_words())
 
     def sentence_vectors(
         self,

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from elmore.bilm.config import BiLMConfig
-from elmore.bilm.token_encoder import CharEncoder, Highway, token_encoder, trim
+from elmore.bilm.token_encoder import CharEncoder, Highway, token_encoder, word_ends
 from elmore.text.characters import encode_words
 
 
@@ -52,7 +52,7 @@ def test_weights_are_drawn_as_the_released_code_draws_them(activation: str) -> N
 @pytest.mark.parametrize(
     "words", [["a", "bank"], ["", "river"], ["x" * 41], ["y" * 60], ["x" * 45, "z"]]
 )
-def test_trimmed_words_are_the_same(words: list[str]) -> None:
+def test_padding_beyond_the_widest_filter_changes_nothing(words: list[str]) -> None:
     encoder = CharEncoder(
         char_dim=4, filters=((1, 4), (7, 8)), activation="relu", num_highways=1, project=True, dim=5
     )
@@ -61,6 +61,6 @@ def test_trimmed_words_are_the_same(words: list[str]) -> None:
         for conv in encoder.convs:
             conv.weight.normal_()
     ids = encode_words(words)
-    trimmed = trim(ids, 7)
-    assert trimmed.shape[1] == min(50, max(min(len(w), 48) for w in words) + 2 + 7)
-    torch.testing.assert_close(encoder(trimmed), encoder(ids))
+    end = int(word_ends(ids).max())
+    assert end == max(min(len(w), 48) for w in words) + 2 - (end == 49)
+    torch.testing.assert_close(encoder(ids[:, : end + 7]), encoder(ids))

@@ -22,15 +22,15 @@ def test_one_array_per_sentence(
     tensors = [torch.randn(*layers, sum(lengths), 3, dtype=dtype) for _ in range(5)]
     with Fetcher() as fetcher:
         started = [fetcher.start(x.to(device), lengths) for x in tensors]
-        for tensor, future in zip(tensors, started, strict=True):
+        for tensor, fetch_arrays in zip(tensors, started, strict=True):
             parts = tensor.split(lengths, dim=-2)
-            for part, array in zip(parts, future.result(), strict=True):
+            for part, array in zip(parts, fetch_arrays(), strict=True):
                 np.testing.assert_array_equal(array, part.numpy(), strict=True)
 
 
 def test_arrays_from_a_cpu_own_their_memory() -> None:
     with Fetcher() as fetcher:
-        for array in fetcher.start(torch.randn(3, 5, 2), [2, 3]).result():
+        for array in fetcher.start(torch.randn(3, 5, 2), [2, 3])():
             assert array.flags.owndata
             assert array.flags.c_contiguous
 

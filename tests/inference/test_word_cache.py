@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from elmore.bilm.model import BiLM
-from elmore.inference import word_cache
+from elmore.inference import reference, word_cache
 from elmore.inference.reference import ReferenceEngine
 from elmore.inference.word_cache import WordCache
 from elmore.text.characters import encode_words
@@ -29,7 +29,7 @@ def test_a_row_holds_the_vector_of_its_word(bilm: BiLM, calls: list[list[str]], 
     """Also when the table is full, and when a call alone has more words than a table."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(word_cache._TABLE_ROWS, "cpu", size)
-        patch.setitem(word_cache._ENCODED_AT_ONCE, "cpu", 5)
+        patch.setattr(reference, "_ENCODED_AT_ONCE", 5)
         cache = WordCache(ReferenceEngine(bilm), encode_words)
         for words in calls:
             assert_rows_of(words, cache, bilm)

@@ -84,11 +84,6 @@ def word_ends(ids: Int[Tensor, "N C"]) -> Int[Tensor, " N"]:
     return ((ids != ids[:, -1:]) * position).amax(dim=1)
 
 
-def trim(ids: Int[Tensor, "N C"], widest: int) -> Int[Tensor, "N c"]:
-    """Drop padding that changes no maximum: [b a t _ _ _ _ _] -> [b a t _ _] for width 2."""
-    return ids[:, : max(word_ends(ids).tolist(), default=0) + widest]
-
-
 class Highway(nn.Module):
     """A gated residual layer: y = g * relu(Wx) + (1 - g) * x (Srivastava et al., 2015)."""
 

@@ -5,7 +5,6 @@ W words of a sentence, N words of a batch, J layers, D dim.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +22,13 @@ _BATCHES_AHEAD = {"cpu": 0, "cuda": 2}
 
 Choose = Callable[[Float[Tensor, "J N D"]], Float[Tensor, "*J N D"]]
 """All layers to those that are wanted."""
+
+
+class Embedded(NamedTuple):
+    """A sentence and its vectors: (J, W, D) for all layers, else (W, D)."""
+
+    tokens: list[str]
+    vectors: Float[np.ndarray, "..."]
 
 
 class Batch(NamedTuple):
@@ -58,13 +64,13 @@ class SentenceRunner:
 
     def stream(
         self, sentences: Iterable[list[str]], choose: Choose, *, max_words: int
-    ) -> Iterator[tuple[list[str], Float[np.ndarray, "*J W D"]]]:
+    ) -> Iterator[Embedded]:
         """Yield words and vectors of independent sentences, up to about `max_words` at once."""
         return self._pipeline(split(sentences, max_words), self._run, choose)
 
     def stream_with_state(
         self, sentences: Iterable[list[str]], choose: Choose
-    ) -> Iterator[tuple[list[str], Float[np.ndarray, "*J W D"]]]:
+    ) -> Iterator[Embedded]:
         """Yield words and vectors, each sentence from the state after the one before it."""
         state: BiLMState | None = None
 
@@ -82,29 +88,19 @@ class SentenceRunner:
 
     def _pipeline(
         self, batches: Iterable[Batch], run: Callable[[Batch], Tensor], choose: Choose
-    ) -> Iterator[tuple[list[str], Float[np.ndarray, "*J W D"]]]:
+    ) -> Iterator[Embedded]:
         """Compute batch after batch while earlier results are copied to the host."""
-        ahead: deque[tuple[Batch, Future[list[np.ndarray]]]] = deque()
+        ahead: deque[tuple[Batch, Callable[[], Iterator[np.ndarray]]]] = deque()
         device = self.engine.device
         with Fetcher() as fetcher:
             for batch in batches:
                 with frozen(device):  # not while the caller's iterator or loop body runs
-                    vectors = choose(run(batch))
-                    ahead.append((batch, fetcher.start(vectors, batch.lengths)))
-                    del vectors
-                while len(ahead) > _BATCHES_AHEAD[device.type]:
-                    yield from _finish(*ahead.popleft())
-            while ahead:
-                yield from _finish(*ahead.popleft())
-
-
-def _finish(
-    batch: Batch, fetched: "Future[list[np.ndarray]]"
-) -> Iterator[tuple[list[str], np.ndarray]]:
-    arrays = fetched.result()
-    arrays.reverse()
-    for words in batch.sentences():
-        yield words, arrays.pop()  # nothing here keeps what the caller drops
+                    ahead.append((batch, fetcher.start(choose(run(batch)), batch.lengths)))
+                if len(ahead) > _BATCHES_AHEAD[device.type]:
+                    finished, fetch = ahead.popleft()
+                    yield from map(Embedded, finished.sentences(), fetch())
+            for finished, fetch in ahead:
+                yield from map(Embedded, finished.sentences(), fetch())
 
 
 def split(sentences: Iterable[Sequence[str]], max_words: int) -> Iterator[Batch]:

@@ -26,6 +26,7 @@ from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 from elmore.bilm.model import BiLM, BiLMState
 from elmore.inference.engine import Engine
 from elmore.inference.packed import can_pack, int8_supported, pack_layers, pack_matrix
+from elmore.inference.reference import encode_by_length
 
 _SMALLEST = 2**16  # weights of a matrix, below which oneDNN's overhead exceeds the gain
 _GATE_BYTES = 3 * 2**22  # of input gates at once: larger temporaries are slow to allocate
@@ -66,7 +67,7 @@ class CpuEngine(Engine):
 
     def encode(self, ids: Int[Tensor, "N ..."]) -> Float[Tensor, "N D"]:
         """See `Engine`."""
-        return self._encoder(ids)
+        return encode_by_length(self._encoder, ids, self.config)
 
     def run_with_state(
         self,

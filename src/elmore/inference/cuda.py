@@ -21,11 +21,14 @@ from elmore.bilm.kernels.characters import encode
 from elmore.bilm.kernels.graphs import CapturedFunction
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 from elmore.bilm.model import BiLM, BiLMState
-from elmore.bilm.token_encoder import CharEncoder
+from elmore.bilm.token_encoder import CharEncoder, word_ends
 from elmore.inference.engine import Engine
 from elmore.inference.layout import Layout, align, pack
 from elmore.inference.waves import Waves
 from elmore.transfer import to_device
+
+_ENCODED_AT_ONCE = 4096  # words
+_LONGEST_GRAPH = 1024  # places: capturing takes time and memory for each
 
 
 class CudaEngine(Engine):
@@ -50,8 +53,17 @@ class CudaEngine(Engine):
         """See `Engine`."""
         if not isinstance(self._encoder, CharEncoder):
             return self._encoder(ids)
+        vectors = torch.empty(len(ids), self.config.dim, dtype=self.dtype, device=self.device)
+        # Words of similar length together: a tile of the kernel reads up to its longest word.
+        order = word_ends(ids).argsort()
         with torch.cuda.device_of(ids):  # Triton launches on the current device
-            return encode(self._encoder, ids)
+            for words in order.split(_ENCODED_AT_ONCE):
+                # Fill up to a power of two: cuBLAS takes a millisecond to choose an algorithm
+                # for a number of rows that it has not seen.
+                padding = (1 << (len(words) - 1).bit_length()) - len(words)
+                padded = functional.pad(ids[words], (0, 0, 0, padding))
+                vectors[words] = encode(self._encoder, padded)[: len(words)]
+        return vectors
 
     def run(
         self,
@@ -107,7 +119,8 @@ class CudaEngine(Engine):
         layers[0] = table[to_device(tokens, self.device)].repeat(1, 2)
         # The next replay of a graph overwrites its results, so they are copied out here.
         with self._exclusive():
-            *outputs, output, cell = self._captured(x, starts, *start)
+            run = self._captured if len(x) <= _LONGEST_GRAPH else self._waves
+            *outputs, output, cell = run(x, starts, *start)
             for layer, h in zip(layers[1:], outputs, strict=True):
                 layer[:, :D] = h[place[0], 0, row]
                 layer[:, D:] = h[place[1], 1, row]

@@ -39,7 +39,7 @@ class Engine(ABC):
 
     @abstractmethod
     def encode(self, ids: Int[Tensor, "N ..."]) -> Float[Tensor, "N D"]:
-        """Return the token vector x_k of each word."""
+        """Return the token vector x_k of each word, however many there are."""
 
     @abstractmethod
     def run_with_state(

@@ -5,9 +5,10 @@ J layers, N words of a batch, W words of a sentence, D dim.
 
 import math
 import weakref
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import accumulate, pairwise
+from functools import partial
 from threading import Lock
 from types import TracebackType
 
@@ -46,39 +47,48 @@ class Fetcher:
 
     def start(
         self, vectors: Float[Tensor, "*J N D"], lengths: Sequence[int]
-    ) -> "Future[list[Float[np.ndarray, '*J W D']]]":
-        """Start to copy the vectors of a batch; the result has one array per sentence.
+    ) -> Callable[[], Iterator[Float[np.ndarray, "*J W D"]]]:
+        """Start to copy the vectors of a batch; call the result to wait for them.
 
-        From a CPU each array owns its memory. From a GPU they are views of one block per batch.
+        It yields one array per sentence. From a CPU, each owns its memory. From a GPU, they are
+        views of one block per batch.
         """
         if not vectors.is_cuda:
             # A view would keep the vectors of the whole batch in memory.
-            parts = vectors.split(list(lengths), dim=-2)
-            done: Future[list[np.ndarray]] = Future()
-            done.set_result([part.numpy().copy() for part in parts])
-            return done
+            parts = deque(x.numpy().copy() for x in vectors.split(list(lengths), dim=-2))
+            return partial(_drain, parts)
         vectors = by_sentence(vectors, lengths)
         computed = torch.cuda.current_stream(vectors.device).record_event()
-        return self._thread.submit(self._fetch, vectors, lengths, computed)
+        return partial(_views, self._thread.submit(self._fetch, vectors, computed), lengths)
 
-    def _fetch(
-        self, vectors: Float[Tensor, "*J N D"], lengths: Sequence[int], computed: torch.cuda.Event
-    ) -> list[np.ndarray]:
+    def _fetch(self, vectors: Float[Tensor, "*J N D"], computed: torch.cuda.Event) -> np.ndarray:
         self._stream = self._stream or torch.cuda.Stream(vectors.device)
         with torch.cuda.stream(self._stream):
             self._stream.wait_event(computed)
             if vectors.nbytes > _LARGEST_LOAN:
-                block = vectors.cpu().numpy()
-            else:
-                pinned = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
-                pinned.copy_(vectors, non_blocking=True)
-                self._stream.record_event().synchronize()
-                block = lend(pinned)
-        *layers, _, D = vectors.shape
-        J = math.prod(layers)
-        rows = block.reshape(-1, D)
-        ends = pairwise(accumulate(lengths, initial=0))
-        return [rows[J * a : J * b].reshape(*layers, b - a, D) for a, b in ends]
+                return vectors.cpu().numpy()
+            pinned = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
+            pinned.copy_(vectors, non_blocking=True)
+            self._stream.record_event().synchronize()
+        return lend(pinned)
+
+
+def _drain(arrays: deque[np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield arrays without keeping those that the caller drops."""
+    while arrays:
+        yield arrays.popleft()
+
+
+def _views(fetched: "Future[np.ndarray]", lengths: Sequence[int]) -> Iterator[np.ndarray]:
+    """Cut a block that is ordered by sentence."""
+    block = fetched.result()
+    *layers, _, D = block.shape
+    J, rows = math.prod(layers), block.reshape(-1, D)
+    start = 0
+    for length in lengths:
+        end = start + J * length
+        yield rows[start:end].reshape(*layers, length, D)
+        start = end
 
 
 def by_sentence(vectors: Float[Tensor, "*J N D"], lengths: Sequence[int]) -> Tensor:

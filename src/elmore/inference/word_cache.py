@@ -15,14 +15,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from elmore.bilm.token_encoder import trim, word_ends
 from elmore.inference.engine import Engine
 from elmore.transfer import to_device
 
 # A GPU goes through words so fast that a larger table pays.
 _TABLE_ROWS = {"cpu": 32_768, "cuda": 131_072}
-# The character filters take 8 kB per character at the paper's size.
-_ENCODED_AT_ONCE = {"cpu": 128, "cuda": 4096}
 
 Word = TypeVar("Word", bound=Hashable)
 
@@ -64,9 +61,15 @@ class WordCache(Generic[Word]):
         """Return the row of each word, encoding those that are new."""
         with self._lock:
             found = self._find(words)
-            if len(missing := np.flatnonzero(found < 0)):
-                self._add(list(dict.fromkeys(words[i] for i in missing.tolist())), words)
-                found = self._find(words)
+            missing = np.flatnonzero(found < 0).tolist()
+            if missing:
+                new = list(dict.fromkeys(words[i] for i in missing))
+                if len(self._rows) + len(new) <= len(self._table):
+                    self._add(new)
+                    found[missing] = [self._rows[words[i]] for i in missing]
+                else:
+                    self._replace_table(list(dict.fromkeys(words)))
+                    found = self._find(words)
             if self._filled is not None:  # by another CUDA stream, perhaps
                 torch.cuda.current_stream(self._engine.device).wait_event(self._filled)
             return Rows(self._table, found)
@@ -75,37 +78,19 @@ class WordCache(Generic[Word]):
         """Return the row of each word, -1 for those that have none."""
         return np.fromiter(map(self._rows.get, words, repeat(-1)), np.int64, len(words))
 
-    def _add(self, new: list[Word], words: Sequence[Word]) -> None:
-        """Add new words, in a new table with all words of this call if the old one is full."""
-        if len(self._rows) + len(new) > len(self._table):
-            new = list(dict.fromkeys(words))
-            self._rows = {}
-            self._table = self._empty_table(max(self._max_rows, len(new)))
-        first = len(self._rows)
-        self._fill(new, first)
-        self._rows.update(zip(new, range(first, first + len(new)), strict=True))
+    def _replace_table(self, words: list[Word]) -> None:
+        """Start a new table with the words of a call, which may be more than usual."""
+        self._rows = {}
+        self._table = self._empty_table(max(self._max_rows, len(words)))
+        self._add(words)
 
-    def _fill(self, words: Sequence[Word], first: int) -> None:
-        """Encode words into the rows from `first` on."""
+    def _add(self, new: list[Word]) -> None:
         device = self._engine.device
-        ids = self._encode(words)
-        characters = self._engine.config.vocab_size is None
-        # Words of similar length together, so that few characters of padding are read.
-        order = word_ends(ids).argsort().numpy() if characters else np.arange(len(ids))
-        at_once = _ENCODED_AT_ONCE[device.type]
-        for start in range(0, len(order), at_once):
-            batch = order[start : start + at_once]
-            if device.type == "cuda":
-                # Repeat words up to a power of two: cuBLAS takes a millisecond to choose an
-                # algorithm for a number of rows that it has not seen.
-                batch = np.resize(batch, 1 << (len(batch) - 1).bit_length())
-            of_batch = ids[torch.from_numpy(batch)]
-            if characters:
-                of_batch = trim(of_batch, max(width for width, _ in self._engine.config.filters))
-            rows = to_device(first + batch, device)
-            self._table[rows] = self._engine.encode(to_device(of_batch, device))
+        first, end = len(self._rows), len(self._rows) + len(new)
+        self._table[first:end] = self._engine.encode(to_device(self._encode(new), device))
         if device.type == "cuda":
             self._filled = torch.cuda.current_stream(device).record_event()
+        self._rows.update(zip(new, range(first, end), strict=True))
 
     def _empty_table(self, rows: int) -> Float[Tensor, "V D"]:
         engine = self._engine
