@@ -3,15 +3,21 @@
 import json
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from elmore.cli.options import Changes, Json, Output, Overwrite, Resume
+from elmore.tasks import TASKS
+
+if TYPE_CHECKING:
+    TaskName = str
+else:  # the choices that `--help` lists; type checkers accept literal values only
+    TaskName = Literal[*TASKS]
 
 
 def train(
-    task: Literal["coref", "entailment", "ner", "qa", "sentiment", "srl"],
+    task: TaskName,
     *,
     train: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")],
     dev: Path,

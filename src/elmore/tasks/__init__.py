@@ -1,4 +1,4 @@
-"""(5) Vectors to tasks: the paper's six, with and without ELMo.
+"""(5) Vectors to answers: the paper's six tasks, with and without ELMo.
 
 from elmore.tasks import load_task, train_task
 
@@ -6,6 +6,7 @@ train_task("ner", Path("runs/ner"), train=[Path("a.conll")], dev=Path("b.conll")
 ner = load_task("runs/ner")
 """
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,40 +19,65 @@ if TYPE_CHECKING:
     from elmore.tasks.run import train_task as train_task
     from elmore.tasks.task import Task
 
-TASKS = ("coref", "entailment", "ner", "qa", "sentiment", "srl")
-"""Every task, by its name on the command line."""
+
+def _coref() -> "Task[Any, Any, Any]":
+    from elmore.tasks.coref.task import Coref
+
+    return Coref()
+
+
+def _entailment() -> "Task[Any, Any, Any]":
+    from elmore.tasks.entailment.task import Entailment
+
+    return Entailment()
+
+
+def _ner() -> "Task[Any, Any, Any]":
+    from elmore.tasks.ner.task import Ner
+
+    return Ner()
+
+
+def _qa() -> "Task[Any, Any, Any]":
+    from elmore.tasks.qa.task import Qa
+
+    return Qa()
+
+
+def _sentiment() -> "Task[Any, Any, Any]":
+    from elmore.tasks.sentiment.task import Sentiment
+
+    return Sentiment()
+
+
+def _srl() -> "Task[Any, Any, Any]":
+    from elmore.tasks.srl.task import Srl
+
+    return Srl()
+
+
+TASKS: "dict[str, Callable[[], Task[Any, Any, Any]]]" = {
+    "coref": _coref,
+    "entailment": _entailment,
+    "ner": _ner,
+    "qa": _qa,
+    "sentiment": _sentiment,
+    "srl": _srl,
+}
+"""The tasks by name. Values import torch when called, so that listing the names is fast."""
 
 _RUN = ("TrainedTask", "load_task", "read_task_config", "train_task")
 
 
 def get_task(name: str) -> "Task[Any, Any, Any]":
-    """Return a task by its name."""
-    match name:
-        case "coref":
-            from elmore.tasks.coref.task import Coref
+    """Return the task with this name.
 
-            return Coref()
-        case "entailment":
-            from elmore.tasks.entailment.task import Entailment
-
-            return Entailment()
-        case "ner":
-            from elmore.tasks.ner.task import Ner
-
-            return Ner()
-        case "qa":
-            from elmore.tasks.qa.task import Qa
-
-            return Qa()
-        case "sentiment":
-            from elmore.tasks.sentiment.task import Sentiment
-
-            return Sentiment()
-        case "srl":
-            from elmore.tasks.srl.task import Srl
-
-            return Srl()
-    raise InputError(f"unknown task {name!r}; expected one of {', '.join(TASKS)}")
+    Raises:
+        InputError: If no task has this name.
+    """
+    if name not in TASKS:
+        raise InputError(f"unknown task {name!r}; expected one of {', '.join(TASKS)}")
+    return TASKS[name]()
 
 
 def __getattr__(name: str) -> Any:
