@@ -6,7 +6,7 @@ import pytest
 
 from elmore.bilm.config import BiLMConfig
 from elmore.errors import InputError
-from elmore.schema import from_mapping
+from elmore.schema import check_ranges, from_mapping
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,3 +44,34 @@ def test_nested_tables_and_whole_numbers_for_floats() -> None:
 def test_what_is_wrong_is_named(values: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         from_mapping(Outer, values, "here")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranges:
+    size: int = 3
+    rate: float = 0.5
+    share: float = 0.0
+    pair: tuple[float, float] = (0.1, 0.9)
+
+    def __post_init__(self) -> None:
+        check_ranges(
+            "here", self, at_least={"size": 3}, positive=("rate",), below_one=("share", "pair")
+        )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"size": 2}, "here.size must be at least 3, got 2"),
+        ({"rate": 0.0}, "here.rate must be positive and finite, got 0.0"),
+        ({"rate": float("inf")}, "here.rate must be positive"),
+        ({"rate": float("nan")}, "here.rate must be positive"),
+        ({"share": 1.0}, r"here.share must lie in \[0, 1\), got 1.0"),
+        ({"share": -0.1}, "here.share must lie in"),
+        ({"pair": (0.1, 1.0)}, r"here.pair must lie in .* got \(0.1, 1.0\)"),
+    ],
+)
+def test_values_out_of_range_are_named(change: dict, message: str) -> None:
+    assert Ranges() == Ranges(size=3)
+    with pytest.raises(InputError, match=message):
+        Ranges(**change)

@@ -1,8 +1,9 @@
-"""Mappings, read from JSON or TOML, to frozen dataclasses, or an error that says what is wrong."""
+"""Frozen dataclasses from JSON or TOML, with errors that name the setting and what it accepts."""
 
 import difflib
+import math
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -12,7 +13,16 @@ T = TypeVar("T")
 
 
 def from_mapping(cls: type[T], values: object, where: str) -> T:
-    """Build a dataclass from a mapping, field by field; `where` begins every message."""
+    """Build a dataclass from a mapping of field names to values.
+
+    Args:
+        cls: The dataclass; nested dataclasses are built from nested mappings.
+        values: The mapping, as read from JSON or TOML.
+        where: Start of every error message: a file name, for example.
+
+    Raises:
+        InputError: If a setting is unknown, missing or of the wrong type.
+    """
     if not isinstance(values, Mapping):
         raise InputError(f"{where}: expected a table of settings, got {values!r:.60}")
     types_of = get_type_hints(cls)
@@ -34,7 +44,7 @@ def from_mapping(cls: type[T], values: object, where: str) -> T:
 
 
 def _convert(kind: Any, value: Any, where: str) -> Any:
-    """Return `value` as the annotated type, from what JSON and TOML can express."""
+    """Convert a JSON or TOML value to the annotated type."""
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):  # optional fields
         if type(None) in args and value in (None, "none"):  # TOML has no null
@@ -50,7 +60,39 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
             return tuple(_convert(k, v, where) for k, v in zip(inner, value, strict=True))
     if kind is float and type(value) in (int, float):
         return float(value)
-    if type(value) is kind:  # not isinstance: True is no number here
+    if type(value) is kind:  # not isinstance: a bool is an int, too
         return value
     name = " or ".join(map(repr, args)) if origin is Literal else getattr(kind, "__name__", kind)
     raise InputError(f"{where}: expected {name}, got {value!r:.60}")
+
+
+def check_ranges(
+    section: str,
+    settings: object,
+    *,
+    at_least: Mapping[str, float] | None = None,
+    positive: Sequence[str] = (),
+    below_one: Sequence[str] = (),
+) -> None:
+    """Raise `InputError` if a setting is out of range.
+
+    Args:
+        section: Name of the settings in messages.
+        settings: The dataclass.
+        at_least: Settings with their smallest allowed values.
+        positive: Settings that must be positive and finite.
+        below_one: Settings that must lie in [0, 1), all elements of them if they are tuples.
+    """
+
+    def require(name: str, ok: bool, rule: str) -> None:
+        if not ok:
+            raise InputError(f"{section}.{name} must {rule}, got {getattr(settings, name)}")
+
+    for name, minimum in (at_least or {}).items():
+        require(name, getattr(settings, name) >= minimum, f"be at least {minimum}")
+    for name in positive:
+        require(name, 0 < getattr(settings, name) < math.inf, "be positive and finite")
+    for name in below_one:
+        value = getattr(settings, name)
+        values = value if isinstance(value, tuple) else (value,)
+        require(name, all(0 <= number < 1 for number in values), "lie in [0, 1)")

@@ -1,159 +1,152 @@
-"""What all tasks have in common, as data: words, ELMo, training."""
+"""Settings that all tasks share: words, ELMo, training."""
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from elmore.embedder import Precision
-from elmore.errors import InputError
-
-
-def check_settings(
-    section: str, settings: object, *, positive: Sequence[str] = (), shares: Sequence[str] = ()
-) -> None:
-    """Refuse settings out of range: numbers from 1 on, and shares in [0, 1)."""
-    for name in positive:
-        if not getattr(settings, name) >= 1:
-            raise InputError(f"{section}.{name} must be at least 1, got {getattr(settings, name)}")
-    for name in shares:
-        if not 0 <= getattr(settings, name) < 1:
-            raise InputError(f"{section}.{name} must lie in [0, 1), got {getattr(settings, name)}")
+from elmore.schema import check_ranges
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WordsConfig:
-    """What a word is to a task, besides ELMo."""
+    """Word vectors and the character CNN of a task."""
 
     vectors: str | None = None
-    """File of word vectors: GloVe or word2vec, text or binary, or npz. None learns all of them."""
+    """File of word vectors: GloVe or word2vec, text or binary, or npz. None: learn all vectors."""
 
     dim: int = 100
-    """Width of a word's vector where there is no file."""
+    """Dimension of the word vectors, if there is no file."""
 
     train: bool = False
-    """Go on learning the vectors of the file."""
+    """Fine-tune the vectors of words that occur in the training data."""
 
     min_count: int = 2
-    """Words of the training text that have no vector get one if they occur so often."""
+    """Words that are not in the file get a vector if they occur this often in the training data."""
 
     char_dim: int = 16
-    """Width of a character of the task's own character CNN."""
+    """Dimension of the character embeddings of the task's character CNN."""
 
     char_width: int = 3
-    """Characters that a filter of it sees."""
+    """Width of its filters, in characters."""
 
     char_filters: int = 0
-    """Its filters; 0 for no such CNN."""
+    """Number of its filters; 0 for no character CNN."""
 
     dropout: float = 0.5
-    """On word vectors and the character CNN."""
+    """Dropout on word vectors and character CNN."""
+
+    def __post_init__(self) -> None:
+        check_ranges(
+            "words",
+            self,
+            at_least={
+                "dim": 1,
+                "min_count": 1,
+                "char_dim": 1,
+                "char_width": 1,
+                "char_filters": 0,
+            },
+            below_one=("dropout",),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ElmoConfig:
-    """Where and how ELMo enters a task (sections 3.3 and 5.1)."""
+    """How a task uses ELMo (sections 3.3 and 5.1)."""
 
     model: str = "en"
     """The biLM: a folder, or the name of a model that ships with elmore."""
 
     precision: Precision = "fp32"
-    """Of its products: bf16 and int8 are faster, and cost tasks nothing that was seen."""
+    """Precision of the biLM; bf16 and int8 are faster and had no measurable effect on scores."""
 
     finetune: bool = False
-    """Let its language model go on learning on the task's text first (section 3.4)."""
+    """Fine-tune the biLM on the task's training text first (section 3.4)."""
 
     place: Literal["none", "input", "output", "both"] = "input"
-    """Of the task's RNN; `none` is the baseline."""
+    """Where ELMo enters: at the input of the task's RNN, at its output, or both; `none` is the
+    baseline."""
 
     layers: Literal["learned", "top", "average"] = "learned"
-    """The mix of the biLM's layers."""
+    """How the layers of the biLM are mixed."""
 
     penalty: float = 0.001
-    """Lambda: pulls the learned mix to an average."""
+    """Lambda, the strength of the regularization that pulls a learned mix toward the average."""
 
     layer_norm: bool = False
-    """Normalize each layer before they are mixed."""
+    """Apply layer normalization to each layer before mixing."""
 
     dropout: float = 0.5
-    """On ELMo vectors."""
+    """Dropout on ELMo vectors."""
+
+    def __post_init__(self) -> None:
+        check_ranges("elmo", self, at_least={"penalty": 0}, below_one=("dropout",))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FitConfig:
-    """How the weights of a task are learned."""
+    """Optimizer, learning-rate schedule and early stopping."""
 
     epochs: int = 50
-    """At most so many."""
+    """Maximum number of epochs."""
 
     batch_size: int = 32
-    """Examples of a step."""
+    """Examples per step."""
 
     optimizer: Literal["adam", "adadelta"] = "adam"
-    """Adam, or Adadelta where the literature has it."""
+    """`adam` with decoupled weight decay (AdamW), or `adadelta`."""
 
     lr: float = 1e-3
-    """Learning rate, at its highest."""
+    """Initial learning rate."""
 
     betas: tuple[float, float] = (0.9, 0.999)
-    """Decay of Adam's moments."""
+    """Moment decay rates of Adam."""
 
     weight_decay: float = 0.0
-    """Decoupled, on matrices."""
+    """Weight decay; Adam applies it to matrices only."""
 
     clip_norm: float = 5.0
-    """Bound on the norm of all gradients together."""
+    """Maximum norm of the gradient."""
 
     lr_decay: float = 0.5
-    """Factor of the learning rate after `lr_patience` epochs without a better score."""
+    """Factor on the learning rate after `lr_patience` epochs without improvement."""
 
     lr_patience: int = 1_000_000
-    """By default the rate stays."""
+    """Epochs without improvement before the learning rate decays; by default it never does."""
 
     average: float = 0.0
-    """Decay of a moving average of the weights, which is what is scored and kept; 0 for none.
+    """Decay of an exponential moving average of the weights, which is evaluated and saved.
 
-    After n steps it is no more than n / (n + 9).
+    0 turns it off. After n steps the decay is at most n / (n + 9).
     """
 
     patience: int = 10
-    """Epochs without a better score after which training ends."""
+    """Early stopping: stop after this many epochs without improvement on the dev set."""
 
     seed: int = 0
-    """Decides the first weights, the order of the examples and dropout."""
+    """Seed of the initial weights, the order of the examples and dropout."""
+
+    def __post_init__(self) -> None:
+        check_ranges(
+            "training",
+            self,
+            at_least={
+                "epochs": 1,
+                "batch_size": 1,
+                "patience": 1,
+                "lr_patience": 1,
+                "seed": 0,
+                "weight_decay": 0,
+            },
+            positive=("lr", "clip_norm", "lr_decay"),
+            below_one=("betas", "average"),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskConfig:
-    """A run of a task. Each task adds its model, and has defaults of its own."""
+    """Settings of a task. Each task adds a section for its model and has its own defaults."""
 
     words: WordsConfig = field(default_factory=WordsConfig)
     elmo: ElmoConfig = field(default_factory=ElmoConfig)
     training: FitConfig = field(default_factory=FitConfig)
-
-    def __post_init__(self) -> None:
-        for section, name, least in (
-            ("training", "epochs", 1),
-            ("training", "batch_size", 1),
-            ("training", "patience", 1),
-            ("training", "lr_patience", 1),
-            ("training", "seed", 0),
-            ("training", "weight_decay", 0),
-            ("words", "dim", 1),
-            ("words", "min_count", 1),
-            ("words", "char_dim", 1),
-            ("words", "char_width", 1),
-            ("words", "char_filters", 0),
-            ("elmo", "penalty", 0),
-        ):
-            value = getattr(getattr(self, section), name)
-            if not value >= least:
-                raise InputError(f"{section}.{name} must be at least {least}, got {value}")
-        for name in ("lr", "clip_norm", "lr_decay"):
-            if not 0 < getattr(self.training, name) < math.inf:
-                raise InputError(
-                    f"training.{name} must be positive, got {getattr(self.training, name)}"
-                )
-        check_settings("training", self.training, shares=("average",))
-        check_settings("words", self.words, shares=("dropout",))
-        check_settings("elmo", self.elmo, shares=("dropout",))

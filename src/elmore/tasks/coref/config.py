@@ -1,9 +1,9 @@
-"""Coreference: settings, after Lee et al. (2017) and the paper's appendix."""
+"""Settings of coreference resolution, after Lee et al. (2017) and the paper's appendix."""
 
 from dataclasses import dataclass, field
 
-from elmore.errors import InputError
-from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig, check_settings
+from elmore.schema import check_ranges
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -11,57 +11,56 @@ class RankerConfig:
     """The span-ranking model."""
 
     hidden: int = 200
-    """Width of each direction of the biLSTM."""
+    """Hidden size of each direction of the biLSTM."""
 
     rnn_dropout: float = 0.4
-    """On its output."""
+    """Dropout on the output of the biLSTM."""
 
     ffnn_hidden: int = 150
     """Width of the feed-forward networks."""
 
     ffnn_layers: int = 2
-    """Hidden layers of each."""
+    """Hidden layers of each feed-forward network."""
 
     dropout: float = 0.2
-    """In their hidden layers, and on the embeddings of features."""
+    """Dropout in the feed-forward networks and on feature embeddings."""
 
     feature_dim: int = 20
-    """Of a span's width, and of distance, genre and speaker of a pair."""
+    """Dimension of the feature embeddings: span width, distance, genre, speaker."""
 
     max_width: int = 10
-    """Words of the longest span that may be a mention."""
+    """Maximum number of words in a mention."""
 
     spans_per_word: float = 0.4
-    """So many spans of a document are kept for each of its words (lambda)."""
+    """Spans that pruning keeps, per word of the document (lambda)."""
 
     max_antecedents: int = 250
-    """So many kept spans before a span may be its antecedent (the cited model: 250)."""
+    """Maximum number of preceding spans that are considered as antecedents."""
 
     max_sentences: int = 50
-    """Longer documents are cut into parts for training; answers see all of a document."""
+    """Longer documents are split for training; prediction uses whole documents."""
 
     def __post_init__(self) -> None:
-        check_settings(
+        check_ranges(
             "ranker",
             self,
-            positive=(
-                "hidden",
-                "ffnn_hidden",
-                "ffnn_layers",
-                "feature_dim",
-                "max_width",
-                "max_antecedents",
-                "max_sentences",
-            ),
-            shares=("rnn_dropout", "dropout"),
+            at_least={
+                "hidden": 1,
+                "ffnn_hidden": 1,
+                "ffnn_layers": 1,
+                "feature_dim": 1,
+                "max_width": 1,
+                "max_antecedents": 1,
+                "max_sentences": 1,
+            },
+            positive=("spans_per_word",),
+            below_one=("rnn_dropout", "dropout"),
         )
-        if not self.spans_per_word > 0:
-            raise InputError(f"ranker.spans_per_word must be positive, got {self.spans_per_word}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorefConfig(TaskConfig):
-    """A run of coreference resolution."""
+    """All settings of coreference resolution."""
 
     words: WordsConfig = field(
         default_factory=lambda: WordsConfig(char_dim=8, char_filters=150, dropout=0.5)

@@ -1,55 +1,56 @@
-"""Entailment: settings, after Chen et al. (2017) and the paper's appendix."""
+"""Settings of textual entailment, after Chen et al. (2017) and the paper's appendix."""
 
 from dataclasses import dataclass, field
 from typing import Literal
 
-from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig, check_settings
+from elmore.schema import check_ranges
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
 from elmore.text.tokenize import TokenizerName
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairsConfig:
-    """How pairs of sentences are read and weighted."""
+    """Tokenization and class weights."""
 
     tokenizer: TokenizerName = "moses"
-    """For sentences that come without a parse; whitespace where spaces are all there is to it."""
+    """Tokenizer of sentences that come without a parse; `whitespace` if they are tokenized."""
 
     class_weights: Literal["none", "balanced"] = "none"
-    """`balanced` gives each class the same weight in the loss, however rare it is."""
+    """`balanced` weights the loss by inverse class frequency."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ESIMConfig:
-    """The enhanced LSTM."""
+    """The enhanced sequential inference model."""
 
     hidden: int = 300
-    """Width of each direction of the two biLSTMs, and of the feed-forward layers."""
+    """Hidden size of each direction of the two biLSTMs, and of the feed-forward layers."""
 
-    # Deviation: half of everything is dropped in the paper, with word vectors of 300 dimensions;
-    # of 100 that leaves too little to learn from.
+    # Deviation: the paper uses dropout 0.5 with 300-dimensional word vectors, which is too much for
+    # 100 dimensions.
     rnn_dropout: float = 0.25
-    """On the input of the biLSTMs, the same dimensions at every word."""
+    """Variational dropout on the input of the biLSTMs."""
 
     dropout: float = 0.25
-    """On the input of the last two layers."""
+    """Dropout on the input of the last two layers."""
 
     attention_dropout: float = 0.25
-    """On what the attention has found, which the paper adds for ELMo."""
+    """Dropout after the attention, which the paper adds for ELMo."""
 
     def __post_init__(self) -> None:
-        check_settings(
+        check_ranges(
             "network",
             self,
-            positive=("hidden",),
-            shares=("rnn_dropout", "dropout", "attention_dropout"),
+            at_least={"hidden": 1},
+            below_one=("rnn_dropout", "dropout", "attention_dropout"),
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EntailmentConfig(TaskConfig):
-    """A run of textual entailment."""
+    """All settings of textual entailment."""
 
-    # The biLSTM's own dropout is on all of its input.
+    # No dropout: the network applies rnn_dropout to all of its input.
     words: WordsConfig = field(default_factory=lambda: WordsConfig(train=True, dropout=0.0))
     elmo: ElmoConfig = field(
         default_factory=lambda: ElmoConfig(

@@ -1,34 +1,37 @@
-"""Named entities: settings, after Peters et al. (2017) and the paper's appendix."""
+"""Settings of named-entity recognition, after Peters et al. (2017) and the paper's appendix."""
 
 from dataclasses import dataclass, field
 
-from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig, check_settings
+from elmore.schema import check_ranges
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
 from elmore.tasks.spans import Scheme
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaggerConfig:
-    """The tagger."""
+    """The biLSTM-CRF tagger."""
 
     hidden: int = 200
-    """Width of each direction of the biLSTM."""
+    """Hidden size of each direction of the biLSTM."""
 
     num_layers: int = 2
-    """Layers of it."""
+    """Number of biLSTM layers."""
 
     dropout: float = 0.5
-    """Between its layers and on its output."""
+    """Dropout between the layers and on the output of the biLSTM."""
 
     scheme: Scheme = "iob2"
-    """Tags that predictions are written in; any of the three is read."""
+    """Tagging scheme of predictions; input may use any of the three."""
 
     def __post_init__(self) -> None:
-        check_settings("tagger", self, positive=("hidden", "num_layers"), shares=("dropout",))
+        check_ranges(
+            "tagger", self, at_least={"hidden": 1, "num_layers": 1}, below_one=("dropout",)
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NerConfig(TaskConfig):
-    """A run of named-entity recognition."""
+    """All settings of named-entity recognition."""
 
     words: WordsConfig = field(
         default_factory=lambda: WordsConfig(train=True, char_filters=128, dropout=0.5)

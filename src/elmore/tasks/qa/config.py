@@ -1,46 +1,50 @@
-"""Question answering: settings, after Clark and Gardner (2018) and the paper's appendix."""
+"""Settings of question answering, after Clark and Gardner (2018) and the paper's appendix."""
 
 from dataclasses import dataclass, field
 
-from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig, check_settings
+from elmore.schema import check_ranges
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReaderConfig:
-    """The reader."""
+    """BiDAF with self-attention."""
 
     hidden: int = 100
-    """Width of each direction of its GRUs; its linear layers have twice as much."""
+    """Hidden size of each direction of the GRUs; linear layers are twice as wide."""
 
     dropout: float = 0.2
-    """On the input of GRUs and attention, the same dimensions at every word."""
+    """Variational dropout on the input of GRUs and attention."""
 
     max_passage: int = 400
-    """Tokens of a passage that are read in training; answers after them are left out."""
+    """In training, passages are cut to this many tokens, and answers beyond that are dropped."""
 
     max_answer: int = 17
-    """Tokens of the longest answer that is given."""
+    """Maximum number of tokens in a predicted answer."""
 
     def __post_init__(self) -> None:
-        check_settings(
-            "reader", self, positive=("hidden", "max_passage", "max_answer"), shares=("dropout",)
+        check_ranges(
+            "reader",
+            self,
+            at_least={"hidden": 1, "max_passage": 1, "max_answer": 1},
+            below_one=("dropout",),
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QaConfig(TaskConfig):
-    """A run of question answering."""
+    """All settings of question answering."""
 
     words: WordsConfig = field(
-        # A passage counts with each of its questions, about five times. And the reader has
-        # dropout of its own on all that it reads.
+        # min_count: a passage is counted once per question, about five times. No dropout: the
+        # reader applies its own to all of its input.
         default_factory=lambda: WordsConfig(
             min_count=10, char_dim=20, char_width=5, char_filters=100, dropout=0.0
         )
     )
     elmo: ElmoConfig = field(default_factory=lambda: ElmoConfig(place="both", penalty=0.0))
     training: FitConfig = field(
-        # Deviation: Adam, where Clark and Gardner have Adadelta, which takes more epochs.
+        # Deviation: Adam. Clark and Gardner use Adadelta, which needs more epochs.
         default_factory=lambda: FitConfig(
             epochs=20, batch_size=60, lr=1e-3, lr_patience=1, average=0.999, patience=3
         )

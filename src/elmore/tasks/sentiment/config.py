@@ -1,28 +1,27 @@
-"""Sentiment: settings, after McCann et al. (2017) and the paper's appendix."""
+"""Settings of sentiment classification, after McCann et al. (2017) and the paper's appendix."""
 
 from dataclasses import dataclass, field
 from typing import Literal
 
-from elmore.errors import InputError
-from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig, check_settings
+from elmore.schema import check_ranges
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentimentDataConfig:
-    """What is learned, and from what."""
+    """Classes and training examples."""
 
     classes: Literal[5, 2] = 5
-    """From very negative to very positive; or negative and positive alone, without neutral."""
+    """Five classes from very negative to very positive, or two, without neutral sentences."""
 
     train_on: Literal["phrases", "sentences"] = "phrases"
-    """Every phrase of a training tree, or the sentence alone; dev and test are sentences."""
+    """Train on all phrases of a tree or on sentences only; dev and test are always sentences."""
 
     min_phrase: int = 4
-    """Words of a phrase, at least, as in the paper; sentences may be shorter."""
+    """Minimum number of words in a training phrase, as in the paper; sentences may be shorter."""
 
     def __post_init__(self) -> None:
-        if self.min_phrase < 1:
-            raise InputError(f"data.min_phrase must be at least 1, got {self.min_phrase}")
+        check_ranges("data", self, at_least={"min_phrase": 1})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,26 +29,26 @@ class BCNConfig:
     """The biattentive classification network."""
 
     hidden: int = 300
-    """Width of the feed-forward layer, and of each direction of the two biLSTMs."""
+    """Width of the feed-forward layer, and hidden size of each direction of the two biLSTMs."""
 
     classifier: Literal["relu", "maxout"] = "relu"
-    """ReLU as in Peters et al. (2018), or batch norm and maxout as in McCann et al. (2017)."""
+    """ReLU layers as in Peters et al. (2018), or batch norm and maxout as in McCann et al."""
 
     pieces: int = 4
-    """Linear functions that a maxout takes the maximum of."""
+    """Linear pieces of a maxout unit."""
 
     dropout: float = 0.25
-    """On the feed-forward layer, and on what the last layers read."""
+    """Dropout on the feed-forward layer, and on the input of the classifier layers."""
 
     def __post_init__(self) -> None:
-        check_settings("network", self, positive=("hidden", "pieces"), shares=("dropout",))
+        check_ranges("network", self, at_least={"hidden": 1, "pieces": 1}, below_one=("dropout",))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentimentConfig(TaskConfig):
-    """A run of sentiment classification."""
+    """All settings of sentiment classification."""
 
-    # Deviation: vectors learn. To GloVe, good and bad are much the same.
+    # Deviation: word vectors are fine-tuned. In GloVe, good and bad are close to each other.
     words: WordsConfig = field(default_factory=lambda: WordsConfig(train=True, dropout=0.25))
     elmo: ElmoConfig = field(
         default_factory=lambda: ElmoConfig(place="both", penalty=0.001, dropout=0.5)

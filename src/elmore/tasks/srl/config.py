@@ -1,49 +1,49 @@
-"""Semantic roles: settings, after He et al. (2017)."""
+"""Settings of semantic role labeling, after He et al. (2017)."""
 
 from dataclasses import dataclass, field
 
-from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig, check_settings
+from elmore.schema import check_ranges
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelerConfig:
-    """The labeler."""
+    """The deep highway LSTM."""
 
     predicate_dim: int = 100
-    """Width of the mark that tells the predicate from other words."""
+    """Dimension of the embedding that marks the predicate."""
 
     hidden: int = 300
-    """Width of a layer of the LSTM."""
+    """Hidden size of each LSTM layer."""
 
     num_layers: int = 8
-    """Layers of it, which read by turns from the left and from the right."""
+    """Number of LSTM layers, which alternate between left-to-right and right-to-left."""
 
     dropout: float = 0.1
-    """On the output of each layer, also as its next step reads it."""
+    """Recurrent dropout: on the output of each layer, also where its next step reads it."""
 
     max_length: int = 100
-    """Longer sentences are left out of the training."""
+    """Longer sentences are excluded from training."""
 
     def __post_init__(self) -> None:
-        check_settings(
+        check_ranges(
             "labeler",
             self,
-            positive=("predicate_dim", "hidden", "num_layers", "max_length"),
-            shares=("dropout",),
+            at_least={"predicate_dim": 1, "hidden": 1, "num_layers": 1, "max_length": 1},
+            below_one=("dropout",),
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SrlConfig(TaskConfig):
-    """A run of semantic role labeling."""
+    """All settings of semantic role labeling."""
 
     words: WordsConfig = field(default_factory=lambda: WordsConfig(train=True, dropout=0.0))
     elmo: ElmoConfig = field(
         default_factory=lambda: ElmoConfig(place="input", penalty=0.001, dropout=0.1)
     )
     training: FitConfig = field(
-        # Deviation: He et al. have Adadelta and 500 epochs. Gradients that are clipped at 1 are so
-        # small in each of 8 million numbers that its steps hardly depend on their size.
+        # Deviation: Adam. He et al. train with Adadelta for 500 epochs; Adam needs far fewer.
         default_factory=lambda: FitConfig(
             epochs=60, batch_size=80, lr=1e-3, clip_norm=1.0, lr_patience=2, patience=6
         )
