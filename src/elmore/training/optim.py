@@ -1,4 +1,4 @@
-"""Optimisers: the default, and the one of the released training code."""
+"""Optimizers and gradient clipping."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-OptimizerName = Literal["adamw", "adagrad"]
+OptimizerName = Literal["adamw", "adagrad", "adadelta"]
 
 
 def make_optimizer(
@@ -16,38 +16,48 @@ def make_optimizer(
     lr: float,
     betas: tuple[float, float] = (0.9, 0.999),
     weight_decay: float = 0.0,
+    capturable: bool = True,
 ) -> torch.optim.Optimizer:
-    """Return an optimiser of all parameters.
+    """Return an optimizer of all parameters of a model.
 
     Args:
-        model: What to train.
-        name: `adamw`, or `adagrad` as bilm-tf has it. That one goes with `lr=0.2`, gradients of
-            the loss times the window's number of tokens, and `clip_gradients(..., 10)`.
+        model: The model.
+        name: `adamw`; `adadelta`; or `adagrad` as in bilm-tf, which is meant for `lr=0.2`, the
+            loss times the window length, and `clip_gradients(..., 10)`.
         lr: Learning rate; `set_learning_rate` changes it later.
-        betas: Decay of the two moments of AdamW.
-        weight_decay: Of AdamW, on matrices; biases are left alone.
+        betas: Moment decay rates of AdamW.
+        weight_decay: Of AdamW, which applies it to matrices only, and of Adadelta.
+        capturable: On a GPU, keep AdamW's learning rate on the device, so that a captured CUDA
+            graph sees its changes.
     """
     if name == "adagrad":
-        # TensorFlow divides by the root of the sum alone; the sum starts at 1, so that is safe.
+        # TensorFlow adds no epsilon: the accumulator starts at 1, so it is never zero.
         return torch.optim.Adagrad(
             model.parameters(), lr=lr, initial_accumulator_value=1.0, eps=0.0
         )
-    matrices = [p for p in model.parameters() if p.ndim > 1]
-    others = [p for p in model.parameters() if p.ndim <= 1]
+    if name == "adadelta":
+        return torch.optim.Adadelta(
+            model.parameters(), lr=lr, rho=0.95, eps=1e-6, weight_decay=weight_decay
+        )
+    parameters = list(model.parameters())
     groups = [
-        {"params": matrices, "weight_decay": weight_decay},
-        {"params": others, "weight_decay": 0.0},
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
     ]
-    # Fused: one pass over parameters, gradients and moments instead of about ten. The rate of a
-    # step that is replayed as a CUDA graph must be on the device, to be changed in place.
-    device = matrices[0].device
-    on_cuda = device.type == "cuda"
-    rate = torch.tensor(lr, device=device) if on_cuda else lr
-    return torch.optim.AdamW(groups, lr=rate, betas=betas, fused=True, capturable=on_cuda)
+    device = parameters[0].device
+    capturable = capturable and device.type == "cuda"
+    # fused: one kernel for parameters, gradients and moments instead of about ten.
+    return torch.optim.AdamW(
+        groups,
+        lr=torch.tensor(lr, device=device) if capturable else lr,
+        betas=betas,
+        fused=True,
+        capturable=capturable,
+    )
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Change the rate of all parameters, in place where it is on the device."""
+    """Set the learning rate of all parameters, in place if it is a tensor."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(lr)
@@ -56,12 +66,13 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
 
 
 def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor:
-    """Scale all gradients together so that their norm is at most `max_norm`, as TensorFlow does.
+    """Scale all gradients so that their total norm is at most `max_norm`, as TensorFlow does.
 
-    Return the norm before that, on the device: reading it is left to those who need it.
+    Returns:
+        The norm before clipping, on the device of the gradients.
     """
     grads = [p.grad for p in parameters if p.grad is not None]
     norm = torch.nn.utils.get_total_norm(grads)
-    # Without PyTorch's small number in the divisor; and a NaN stays a NaN for all to see.
+    # PyTorch's clip_grad_norm_ adds 1e-6 to the norm. Here, a NaN also stays a NaN.
     torch._foreach_mul_(grads, max_norm / norm.clamp(min=max_norm))
     return norm
