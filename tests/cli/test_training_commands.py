@@ -68,7 +68,10 @@ def test_wrong_requests_are_refused(run, text: Path) -> None:
     refused(run("pretrain", ".", "-o", "x", *tiny), "is a folder; name its files")
     refused(run("pretrain", "a.txt", "-o", "x", *tiny, "--max-minutes", "0"), "must be positive")
     refused(run("pretrain", "a.txt", "-o", "x", "--cache", "c", "--workers", "-1"), "at least 1")
-    refused(run("finetune", "there", "a.txt", "-o", "x", "--set", "bilm.dim=3"), "the sizes it had")
+    refused(
+        run("finetune", "there", "a.txt", "-o", "x", "--set", "bilm.dim=3"),
+        "cannot change the sizes",
+    )
     refused(run("perplexity", "there", "a.txt"), "there holds no model")
     refused(run("perplexity", "there"), "expected text files")
     refused(run("finetune", "there", "-o", "x"), "expected text files")

@@ -16,11 +16,11 @@ import torch
 import elmore
 from elmore.errors import InputError
 from elmore.tasks import get_task, load_task, read_task_config, train_task
-from elmore.tasks.fit import Fit, ahead
+from elmore.tasks.fit import Fit, prefetch
 from elmore.tasks.ner.data import NerExample, read_entities
 from elmore.tasks.ner.task import Ner
-from elmore.tasks.run import TrainedTask
 from elmore.tasks.spans import Span
+from elmore.tasks.trained import TrainedTask
 from elmore.training.interruption import InterruptedRunError
 from tests.cli.conftest import refused
 
@@ -106,14 +106,14 @@ def test_an_interrupted_run_ends_as_if_nothing_had_happened(
     quick = [*BASELINE, "training.epochs=6", f"training.average={average}"]
     train(tmp_path / "whole", conll, quick)
 
-    with pytest.raises(InterruptedRunError, match="stopped after epoch 3"):
+    with pytest.raises(InterruptedRunError, match="interrupted after epoch 3"):
         train(tmp_path / "parts", conll, quick, report=interrupt_at(3))
     # The newest checkpoint is damaged: the one before it serves.
     [*_, newest] = sorted((tmp_path / "parts" / "checkpoints").iterdir())
     newest.write_bytes(newest.read_bytes()[:-9])
     other = tmp_path / "other.conll"
     other.write_text(conll.read_text() + "\nmore O\n")
-    with pytest.raises(InputError, match="was begun with other data"):
+    with pytest.raises(InputError, match="was started with other data"):
         train(tmp_path / "parts", other, quick, resume=True)
     train(tmp_path / "parts", conll, quick, resume=True)
     for name in ("model.safetensors", "words.json"):
@@ -136,7 +136,7 @@ def test_a_baseline_goes_on_wherever_the_bilm_is(conll: Path, tmp_path: Path) ->
     changes = [*BASELINE, "training.epochs=2"]
     with pytest.raises(InterruptedRunError):
         train(tmp_path / "run", conll, changes, report=interrupt_at(1))
-    with pytest.raises(InputError, match="has other settings"):
+    with pytest.raises(InputError, match="was started with other settings"):
         train(tmp_path / "run", conll, [*changes, "training.seed=1"], resume=True)
     elsewhere = [*changes, "elmo.model=moved", "elmo.penalty=0.5"]
     assert train(tmp_path / "run", conll, elsewhere, resume=True)["epochs"] == 2
@@ -178,7 +178,7 @@ def test_training_ends_when_the_score_stays(conll: Path, tmp_path: Path) -> None
 
 
 def test_a_loss_that_is_no_number_stops_the_run(conll: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not a number any more in epoch 1"):
+    with pytest.raises(InputError, match="NaN or infinite in epoch 1"):
         train(tmp_path / "run", conll, [*BASELINE, "training.lr=1e30", "training.clip_norm=1e30"])
 
 
@@ -192,7 +192,7 @@ def test_a_loss_that_is_no_number_is_seen_before_the_epoch_ends(
         return torch.tensor(math.nan)
 
     monkeypatch.setattr(Fit, "_train_step", lost)
-    with pytest.raises(InputError, match="not a number any more in epoch 1"):
+    with pytest.raises(InputError, match="NaN or infinite in epoch 1"):
         train(tmp_path / "run", conll, [*BASELINE, "training.batch_size=1"])
     assert len(steps) == 1  # of four
 
@@ -221,13 +221,13 @@ def test_things_are_made_ahead_and_in_order() -> None:
         made.append(item)
         return 1 // (5 - item)
 
-    stream = ahead(make, range(9))
+    stream = prefetch(make, range(9))
     assert next(stream) == 0
     stream.close()
     assert made in ([0], [0, 1], [0, 1, 2])
-    assert list(ahead(str, range(9))) == list("012345678")
+    assert list(prefetch(str, range(9))) == list("012345678")
     with pytest.raises(ZeroDivisionError):
-        list(ahead(make, range(9)))
+        list(prefetch(make, range(9)))
 
 
 def test_settings_of_a_task_hold_beside_a_change() -> None:
@@ -397,7 +397,7 @@ def test_wrong_requests(run, conll: Path, trained: TrainedTask) -> None:
     refused(run("evaluate", ".", conll), "holds no trained task")
     refused(run("predict", "ner", "missing.txt"), "missing.txt")
     Path("ner/model.safetensors").write_bytes(b"no")
-    refused(run("evaluate", "ner", conll), "is not a complete file")
+    refused(run("evaluate", "ner", conll), "model.safetensors is missing or damaged")
     assert not Path("x").exists()
 
 

@@ -116,7 +116,7 @@ def test_a_bilm_is_tuned_on_whole_sentences(tmp_path: Path) -> None:
     files = [tmp_path / "trees.txt", tmp_path / "more.txt"]
     text = domain_text(SENTIMENT, files, SENTIMENT.config())
     assert text == [*(f"the {word} is so good" for word in words), f"the {words[0]}"]
-    with pytest.raises(InputError, match="1 different sentences are too few"):
+    with pytest.raises(InputError, match="1 distinct sentences are too few"):
         domain_text(SENTIMENT, files[1:], SENTIMENT.config())
 
 

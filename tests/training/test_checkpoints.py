@@ -40,7 +40,7 @@ def test_one_changed_bit_is_noticed(tmp_path: Path) -> None:
     raw = bytearray(path.read_bytes())
     raw[-3] ^= 1
     path.write_bytes(raw)
-    with pytest.raises(DamagedCheckpointError, match="the sum is wrong"):
+    with pytest.raises(DamagedCheckpointError, match="checksum does not match"):
         read_checkpoint(path)
 
 
@@ -48,7 +48,7 @@ def test_one_changed_bit_is_noticed(tmp_path: Path) -> None:
 def test_a_truncated_checkpoint_is_noticed(tmp_path: Path, keep: int) -> None:
     path = write_checkpoint(tmp_path, 1, Checkpoint(TENSORS, {}))
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(DamagedCheckpointError, match="is not a checkpoint"):
+    with pytest.raises(DamagedCheckpointError, match="is not a complete checkpoint"):
         read_checkpoint(path)
 
 

@@ -1,6 +1,5 @@
-"""A pre-training run, as data."""
+"""Settings of a pre-training run."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -8,121 +7,144 @@ from typing import Literal
 
 from elmore.bilm.config import BiLMConfig
 from elmore.errors import InputError
+from elmore.schema import check_ranges
 from elmore.text.corpus import TextConfig
-from elmore.training.optim import OptimizerName
 from elmore.training.settings import read_settings
 
-NEVER = 1_000_000
-"""A patience that no run exhausts."""
+NO_EARLY_STOPPING = 1_000_000
+"""The default patience, which no run reaches."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VocabularyConfig:
-    """The words that the language model predicts. What it reads has no vocabulary."""
+    """The words that the language model predicts. Its input is not limited to them."""
 
     max_size: int = 200_000
-    """At most so many words, the most frequent ones."""
+    """Maximum number of words; the most frequent ones are kept."""
 
     min_count: int = 2
-    """Words that are rarer are predicted as `<UNK>`."""
+    """Rarer words are predicted as `<UNK>`."""
+
+    def __post_init__(self) -> None:
+        check_ranges("vocabulary", self, at_least={"max_size": 4, "min_count": 1})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingConfig:
-    """How the weights are learned."""
+    """Optimizer, learning-rate schedule and batches."""
 
     epochs: float = 1.0
-    """Times that the text is read."""
+    """Passes over the text."""
 
     streams: int = 256
-    """Rows of a batch, each a text of its own (B)."""
+    """Rows of a batch (B); each row reads its own sequence of sentences."""
 
     window: int = 20
-    """Tokens before the gradient is cut (T)."""
+    """Tokens per row and step (T): the length of truncated back-propagation."""
 
     carry_state: bool = False
-    """Let the state go on from sentence to sentence, as the released training code does."""
+    """Carry the LSTM state from sentence to sentence, as the released training code does."""
 
     negatives: int = 8192
-    """Words of the sampled softmax; 0 for the full one."""
+    """Negative samples of the sampled softmax; 0 for the full softmax."""
 
-    optimizer: OptimizerName = "adamw"
+    optimizer: Literal["adamw", "adagrad"] = "adamw"
     """`adamw`, or `adagrad` as in the released training code."""
 
     lr: float = 2e-3
-    """Learning rate, at its highest."""
+    """Peak learning rate."""
 
     schedule: Literal["linear", "constant"] = "linear"
-    """`linear` falls to zero at the end of the run."""
+    """Learning-rate schedule after the warmup; `linear` decays to zero at the end of the run."""
 
     warmup: float = 0.02
-    """Share of the run in which the learning rate rises to its highest."""
+    """Share of the run in which the learning rate rises linearly from zero to its peak."""
 
     betas: tuple[float, float] = (0.9, 0.98)
-    """Decay of the moments of AdamW."""
+    """Moment decay rates of AdamW."""
 
     weight_decay: float = 0.05
-    """Of AdamW, on matrices."""
+    """Weight decay of AdamW, applied to matrices."""
 
     loss_scale: float = 1.0
-    """Factor of the loss before its gradient is taken; in the released code the window's length."""
+    """Factor on the loss before back-propagation; the released code uses the window length."""
 
     clip_norm: float = 0.5
-    """Bound on the norm of all gradients together."""
+    """Maximum norm of the gradient."""
 
     accumulate: int = 1
-    """Parts that the rows of a batch are computed in, to save memory."""
+    """Gradient accumulation: compute each batch in this many parts, to save memory."""
 
     seed: int = 0
-    """Decides the first weights, the order of the text, dropout and the sampled words."""
+    """Seed of the initial weights, the order of the text, dropout and negative samples."""
+
+    def __post_init__(self) -> None:
+        check_ranges(
+            "training",
+            self,
+            at_least={
+                "streams": 1,
+                "window": 1,
+                "accumulate": 1,
+                "negatives": 0,
+                "weight_decay": 0,
+                "seed": 0,
+            },
+            positive=("epochs", "lr", "clip_norm", "loss_scale"),
+            below_one=("betas", "warmup"),
+        )
+        if self.streams % self.accumulate:
+            raise InputError(
+                f"training.streams ({self.streams}) must be a multiple of training.accumulate "
+                f"({self.accumulate})"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunConfig:
-    """What a run does besides learning."""
+    """Evaluation, early stopping, checkpoints and logging."""
 
     heldout: float = 0.001
-    """Share of the sentences that are kept aside, if no held-out text is named."""
+    """Share of the sentences to hold out, if no held-out text is given."""
 
     max_heldout: int = 2000
-    """At most so many held-out sentences are scored on the way; at the end all are."""
+    """Maximum number of held-out sentences that evaluations use; the final one uses all."""
 
     evaluations: int = 10
-    """How often perplexity is measured in a run."""
+    """Number of times perplexity is measured during a run."""
 
-    patience: int = NEVER
-    """Evaluations without a better perplexity after which a run ends, with its best weights."""
+    patience: int = NO_EARLY_STOPPING
+    """Early stopping: stop after this many evaluations without a lower perplexity, and keep the
+    best weights."""
 
     checkpoint_minutes: float = 5.0
     """Minutes between checkpoints."""
 
     log_steps: int = 100
-    """Steps between two lines of metrics.jsonl."""
+    """Steps between lines of metrics.jsonl."""
 
     tensorboard: bool = False
-    """Write the metrics for TensorBoard too, an extra."""
+    """Also write the metrics for TensorBoard, which is an optional package."""
 
-
-_AT_LEAST = (
-    ("vocabulary", "max_size", 4),
-    ("vocabulary", "min_count", 1),
-    ("training", "streams", 1),
-    ("training", "window", 1),
-    ("training", "accumulate", 1),
-    ("training", "negatives", 0),
-    ("training", "weight_decay", 0),
-    ("training", "seed", 0),
-    ("run", "max_heldout", 1),
-    ("run", "evaluations", 1),
-    ("run", "patience", 1),
-    ("run", "checkpoint_minutes", 0),
-    ("run", "log_steps", 1),
-)
+    def __post_init__(self) -> None:
+        check_ranges(
+            "run",
+            self,
+            at_least={
+                "max_heldout": 1,
+                "evaluations": 1,
+                "patience": 1,
+                "checkpoint_minutes": 0,
+                "log_steps": 1,
+            },
+        )
+        if not 0 <= self.heldout < 0.5:
+            raise InputError(f"run.heldout must lie in [0, 0.5), got {self.heldout}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PretrainConfig:
-    """A run: a model, a text, a way to learn."""
+    """All settings of a pre-training run."""
 
     bilm: BiLMConfig = field(default_factory=BiLMConfig.medium)
     text: TextConfig = field(default_factory=TextConfig)
@@ -131,27 +153,8 @@ class PretrainConfig:
     run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
-        t = self.training
-        for section, name, least in _AT_LEAST:
-            value = getattr(getattr(self, section), name)
-            if not value >= least:
-                raise InputError(f"{section}.{name} must be at least {least}, got {value}")
-        for name in ("epochs", "lr", "clip_norm", "loss_scale"):
-            if not 0 < getattr(t, name) < math.inf:
-                raise InputError(f"training.{name} must be positive, got {getattr(t, name)}")
-        if not all(0 <= beta < 1 for beta in t.betas):
-            raise InputError(f"training.betas must lie in [0, 1), got {t.betas}")
-        if t.streams % t.accumulate:
-            raise InputError(
-                f"training.streams ({t.streams}) must be a multiple of training.accumulate "
-                f"({t.accumulate})"
-            )
-        if not 0 <= t.warmup < 1:
-            raise InputError(f"training.warmup must lie in [0, 1), got {t.warmup}")
-        if not 0 <= self.run.heldout < 0.5:
-            raise InputError(f"run.heldout must lie in [0, 0.5), got {self.run.heldout}")
         if self.bilm.vocab_size is not None:
-            raise InputError("pre-training makes models that read characters: leave out vocab_size")
+            raise InputError("pre-training supports character input only: leave out vocab_size")
 
 
 def read_config(
@@ -160,7 +163,13 @@ def read_config(
     size: Literal["tiny", "small", "medium", "original"] | None = None,
     changes: Sequence[str] = (),
 ) -> PretrainConfig:
-    """Return the settings of a run: a recipe, a size of the model, and changes on top of them."""
+    """Return the settings of a run.
+
+    Args:
+        recipe: TOML file with settings.
+        size: Size of the model, which replaces the recipe's; `medium` without a recipe.
+        changes: Settings on top of that, such as `training.lr=1e-3`.
+    """
     if size is None and recipe is None:
         size = "medium"
     sizes = {} if size is None else {"bilm": asdict(getattr(BiLMConfig, size)())}

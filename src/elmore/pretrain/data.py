@@ -1,4 +1,4 @@
-"""Windows ahead of their time: made by a thread of their own while the device computes."""
+"""Windows prepared by a background thread while the GPU computes."""
 
 import queue
 import threading
@@ -10,22 +10,22 @@ import torch
 
 from elmore.text.windows import LMBatch, Windows
 
-_AHEAD = 4
+_QUEUE_SIZE = 4
 
 
 class Prepared(NamedTuple):
-    """A window, and the state of the stream after it."""
+    """A window, and the state of `Windows` after it."""
 
     batch: LMBatch
     state: dict[str, np.ndarray]
 
 
 def prepare(windows: Windows, rows: slice, device: torch.device) -> Generator[Prepared, None, None]:
-    """Yield windows without end, for a GPU in memory that it can fetch them from by itself."""
+    """Yield an endless sequence of windows; for a GPU, they are prepared ahead in pinned memory."""
     if device.type == "cpu":  # nothing to overlap with
         while True:
             yield Prepared(windows.next(rows), windows.state())
-    ready: queue.Queue[Prepared | BaseException] = queue.Queue(_AHEAD)
+    ready: queue.Queue[Prepared | BaseException] = queue.Queue(_QUEUE_SIZE)
     stopped = threading.Event()
 
     def work() -> None:
@@ -33,7 +33,7 @@ def prepare(windows: Windows, rows: slice, device: torch.device) -> Generator[Pr
             while not stopped.is_set():
                 batch = LMBatch(*(x.pin_memory() for x in windows.next(rows)))
                 _put(ready, Prepared(batch, windows.state()), stopped)
-        except BaseException as error:  # handed to the thread that waits
+        except BaseException as error:  # raised again in the consuming thread
             _put(ready, error, stopped)
 
     thread = threading.Thread(target=work, daemon=True)

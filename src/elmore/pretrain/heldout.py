@@ -1,17 +1,14 @@
 """Sentences that are not learned from: kept aside, or read and looked for in the training text."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from elmore.errors import InputError
 from elmore.text.corpus import BOS, EOS, Corpus, TextConfig, sentences_of
 from elmore.text.lines import read_lines
-
-Report = Callable[[dict[str, Any]], None]
-"""Takes each line of metrics.jsonl, and `{"note": ...}` for what a person should know."""
+from elmore.training.run_folder import Report
 
 _TOKENS_AT_ONCE = 1 << 22
 

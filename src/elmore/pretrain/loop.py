@@ -1,17 +1,11 @@
-"""A pre-training run from its first step, or from its last checkpoint, to a model on disk.
-
-DIR/config.toml     the run, resolved; `elmore pretrain --recipe DIR/config.toml` repeats it
-DIR/metrics.jsonl   a line every so many steps
-DIR/checkpoints/    to go on from; gone when the run is complete
-DIR/config.json model.safetensors softmax.safetensors vocab.txt loss.png
-"""
+"""The training loop of a biLM: steps, evaluations, early stopping, checkpoints."""
 
 import json
 import math
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmore.atomic import atomic_file
 from elmore.bilm.language_model import LanguageModel
 from elmore.bilm.lstm import LSTMState
 from elmore.bilm.model import BiLMState
 from elmore.bilm.softmax import Negatives
 from elmore.errors import InputError
-from elmore.pretrain.config import NEVER, PretrainConfig
+from elmore.pretrain.config import NO_EARLY_STOPPING, PretrainConfig, read_config
 from elmore.pretrain.data import Prepared, prepare
 from elmore.pretrain.heldout import split_heldout
 from elmore.pretrain.meter import Meter
@@ -46,22 +39,33 @@ from elmore.training.checkpoints import (
 from elmore.training.graph import GraphedStep, Step
 from elmore.training.optim import make_optimizer, set_learning_rate
 from elmore.training.processes import Processes
+from elmore.training.run_folder import Report, RunFolder
 
-_STOP = 2
+_SAVE, _STOP = 1, 2
 
 
 class DivergedError(InputError):
-    """The loss is no number any more."""
+    """The loss or a gradient is NaN or infinite."""
 
 
 class Pretraining:
-    """One run: what it has learned so far, and how it goes on."""
+    """One run: the model, the optimizer, and the position in the text.
+
+    Args:
+        config: Settings of the run.
+        corpus: The training text.
+        folder: Where metrics and checkpoints are written.
+        processes: The processes that train together.
+        heldout: Held-out sentences; if not given, some sentences of the corpus are held out.
+        max_minutes: Stop after this many minutes; the learning-rate schedule is fitted to it.
+        start: Model and vocabulary to start from; new ones if not given.
+    """
 
     def __init__(
         self,
         config: PretrainConfig,
         corpus: Corpus,
-        folder: Path,
+        folder: RunFolder,
         *,
         processes: Processes,
         heldout: Sequence[Sequence[str]] | None = None,
@@ -79,15 +83,15 @@ class Pretraining:
                 f"training.streams ({training.streams}) must be a multiple of the number of "
                 f"processes ({processes.count}) times training.accumulate ({training.accumulate})"
             )
-        kept_aside, self.sentences = split_heldout(
+        held_out, self.sentences = split_heldout(
             corpus, 0 if heldout is not None else config.run.heldout, config.run.max_heldout
         )
         if training.streams > len(self.sentences):
             raise InputError(
-                f"training.streams={training.streams} streams of sentences need as many "
-                f"sentences; the text has {len(self.sentences)}. Use more text, or fewer streams."
+                f"training.streams={training.streams} needs at least {training.streams} "
+                f"sentences; the text has {len(self.sentences)}. Use more text or fewer streams."
             )
-        self.heldout = heldout if heldout is not None else kept_aside
+        self.heldout = heldout if heldout is not None else held_out
         model, self.vocabulary = start or new_model(config, corpus)
         self.model = model.to(processes.device).train()
         self.optimizer = make_optimizer(
@@ -97,7 +101,7 @@ class Pretraining:
             betas=training.betas,
             weight_decay=training.weight_decay,
         )
-        # Text positions of a window of all rows; each is predicted by both directions.
+        # Tokens in one window of all rows; both directions predict each of them.
         self.tokens_per_step = training.streams * training.window
         tokens = int(corpus.lengths[self.sentences].sum()) - len(self.sentences)
         self.total_steps = max(1, math.ceil(training.epochs * tokens / self.tokens_per_step))
@@ -105,7 +109,8 @@ class Pretraining:
         self.generator = torch.Generator(processes.device)
         self.best = math.inf
         self.best_weights: dict[str, Tensor] = {}
-        self.worse = 0
+        self.bad_evaluations = 0
+        """Evaluations since the best one."""
         self.step = 0
         self.seconds = 0.0
         self.meter = Meter(processes.device)
@@ -114,55 +119,56 @@ class Pretraining:
 
     @property
     def progress(self) -> float:
-        """How much of the run is done, by its steps or, where it is limited, by its time."""
+        """Share of the run that is done, by steps or, with a time limit, by time."""
         return max(self.step / self.total_steps, self.seconds / self.max_seconds)
 
     @property
     def complete(self) -> bool:
-        """Whether the last step is done, or more of them would do no good."""
-        return self.progress >= 1 or self.worse >= self.config.run.patience
+        """Whether the last step is done, or early stopping has ended the run."""
+        return self.progress >= 1 or self.bad_evaluations >= self.config.run.patience
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[dict[str, Any]]:
-        """Train to the end, or until asked to stop; yield the lines of metrics.jsonl."""
+        """Train until complete or asked to stop; yield the lines of metrics.jsonl."""
         run = self.config.run
         windows = self._windows()
         batches = prepare(windows, self.rows, self.processes.device)
-        fit = self._make_step()
-        began, before = time.monotonic(), self.seconds
-        saved, evaluated = began, math.floor(self.progress * run.evaluations)
+        step = self._make_step()
+        start, seconds_before = time.monotonic(), self.seconds
+        last_save, evaluations = start, math.floor(self.progress * run.evaluations)
         try:
             while not self.complete:
                 prepared = next(batches)
-                self._train_step(fit, prepared)
+                self._train_step(step, prepared)
                 self.data_state = prepared.state
-                self.seconds = self._agreed_seconds(before + time.monotonic() - began)
+                self.seconds = self._shared_clock(seconds_before + time.monotonic() - start)
                 if self.step % run.log_steps == 0 or self.complete:
                     yield self._write(self._metrics())
-                turn = math.floor(self.progress * run.evaluations)
-                if turn > evaluated and not self.complete:
-                    evaluated = turn
-                    found = self.measure()
-                    self._consider(found)
-                    yield self._write(self._evaluation(found))
+                due = math.floor(self.progress * run.evaluations)
+                if due > evaluations and not self.complete:
+                    evaluations = due
+                    perplexity = self.measure()
+                    self._update_best(perplexity)
+                    yield self._write(self._evaluation(perplexity))
                 if self.complete:
                     break
-                due = time.monotonic() - saved >= 60 * run.checkpoint_minutes
-                asked = self.processes.first_says(_STOP if should_stop() else int(due))
-                if asked:
+                save = time.monotonic() - last_save >= 60 * run.checkpoint_minutes
+                # Signals and clocks differ between processes: the first one decides for all.
+                action = self.processes.broadcast(_STOP if should_stop() else _SAVE if save else 0)
+                if action:
                     self._check_finite()
                     self.save()
-                    saved = time.monotonic()
-                if asked == _STOP:
+                    last_save = time.monotonic()
+                if action == _STOP:
                     return
         finally:
             batches.close()
-        self._consider(self.measure())
+        self._update_best(self.measure())
         if self.best_weights:
             self.model.load_state_dict(self.best_weights)
         yield self._write(self.evaluate())
 
     def _make_step(self) -> Step:
-        """Return the function that fits a batch: on a GPU one that is recorded and replayed."""
+        """Return the training step; on a single GPU it is captured as a CUDA graph."""
         training = self.config.training
         device, model = self.processes.device, self.processes.wrap(self.model)
 
@@ -179,24 +185,25 @@ class Pretraining:
             )
             return (result.losses, result.grad_norm), result.state
 
-        can_record = device.type == "cuda" and self.processes.count == 1
-        return GraphedStep(step, [self.generator]) if can_record else step
+        capture = device.type == "cuda" and self.processes.count == 1
+        return GraphedStep(step, [self.generator]) if capture else step
 
-    def _train_step(self, fit: Step, prepared: Prepared) -> None:
-        seed, step, rank = self.config.training.seed, self.step, self.processes.rank
+    def _train_step(self, step: Step, prepared: Prepared) -> None:
+        seed, rank = self.config.training.seed, self.processes.rank
         set_learning_rate(self.optimizer, self.config.training.lr * self._lr_factor())
-        # Randomness is a function of the step, so that a resumed run needs none of its history.
-        torch.manual_seed(_seed(seed, step, rank))
-        self.generator.manual_seed(_seed(seed, step, -1))  # the same in all processes
-        (losses, grad_norm), self.state = fit(prepared.batch, self.state)
+        # Seeded anew in each step, so that a resumed run draws the same numbers.
+        torch.manual_seed(_seed(seed, self.step, rank))
+        self.generator.manual_seed(_seed(seed, self.step, -1))  # the same in all processes
+        (losses, grad_norm), self.state = step(prepared.batch, self.state)
         self.meter.add(losses, grad_norm)
         self.step += 1
 
     def _lr_factor(self) -> float:
+        """Return the learning rate as a share of its peak."""
         training = self.config.training
-        rise = min(1.0, (self.progress + 1 / self.total_steps) / max(training.warmup, 1e-9))
-        fall = 1 - self.progress if training.schedule == "linear" else 1.0
-        return min(rise, fall / (1 - training.warmup), 1.0)
+        warmup = min(1.0, (self.progress + 1 / self.total_steps) / max(training.warmup, 1e-9))
+        decay = 1 - self.progress if training.schedule == "linear" else 1.0
+        return min(warmup, decay / (1 - training.warmup), 1.0)
 
     def _draw_negatives(self) -> Negatives | None:
         count = self.config.training.negatives
@@ -227,13 +234,13 @@ class Pretraining:
             for _ in range(2 * config.num_layers)
         ]
 
-    def _agreed_seconds(self, seconds: float) -> float:
-        """Return this process's clock or, where it decides the end, the first process's."""
+    def _shared_clock(self, seconds: float) -> float:
+        """Return the first process's time if a time limit depends on it, else this process's."""
         if self.processes.count == 1 or self.max_seconds == math.inf:
             return seconds
-        return float(self.processes.first_says(seconds))
+        return self.processes.broadcast(seconds)
 
-    # What is told
+    # Metrics and evaluation
 
     def _metrics(self) -> dict[str, Any]:
         self._check_finite()
@@ -253,19 +260,20 @@ class Pretraining:
             "tokens_per_second": steps * self.tokens_per_step / seconds,
         }
 
-    def _evaluation(self, found: Perplexity | None) -> dict[str, Any]:
+    def _evaluation(self, perplexity: Perplexity | None) -> dict[str, Any]:
+        heldout = {"average": perplexity.average, **perplexity._asdict()} if perplexity else None
         return {
             "step": self.step,
             "tokens": self.step * self.tokens_per_step,
             "seconds": self.seconds,
-            "heldout": {"average": found.average, **found._asdict()} if found else None,
+            "heldout": heldout,
         }
 
-    def measure(self, *, everything: bool = False) -> Perplexity | None:
-        """Measure perplexity on held-out sentences: always the same ones, or all of them."""
+    def measure(self, *, all_sentences: bool = False) -> Perplexity | None:
+        """Measure perplexity on held-out sentences: a fixed sample, or all of them."""
         if not self.heldout:
             return None
-        stride = 1 if everything else -(-len(self.heldout) // self.config.run.max_heldout)
+        stride = 1 if all_sentences else -(-len(self.heldout) // self.config.run.max_heldout)
         size = 2048 if self.processes.device.type == "cpu" else 16_384
         return measure_perplexity(
             self.model, self.vocabulary, self.heldout[::stride], batch_words=size
@@ -273,41 +281,40 @@ class Pretraining:
 
     def evaluate(self) -> dict[str, Any]:
         """Return a line of metrics with the perplexity of all held-out sentences."""
-        return self._evaluation(self.measure(everything=True))
+        return self._evaluation(self.measure(all_sentences=True))
 
-    def start_from_here(self) -> None:
-        """Count the weights as they are among those of which the best are to stay."""
-        self._consider(self.measure())
+    def keep_initial_weights(self) -> None:
+        """Let the current weights win if no later ones have a lower perplexity."""
+        self._update_best(self.measure())
 
-    def _consider(self, found: Perplexity | None) -> None:
-        """Where the best weights are to stay, remember them, and how long ago they were found."""
-        if found is None or self.config.run.patience == NEVER:
+    def _update_best(self, perplexity: Perplexity | None) -> None:
+        """With early stopping, keep the best weights and count evaluations since then."""
+        if perplexity is None or self.config.run.patience == NO_EARLY_STOPPING:
             return
-        if found.average < self.best:
-            self.best, self.worse = found.average, 0
+        if perplexity.average < self.best:
+            self.best, self.bad_evaluations = perplexity.average, 0
             self.best_weights = {k: v.clone() for k, v in self.model.state_dict().items()}
         else:
-            self.worse += 1
+            self.bad_evaluations += 1
 
     def _write(self, record: dict[str, Any]) -> dict[str, Any]:
         if self.processes.first:
-            with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
+            self.folder.append_metrics(record)
         return record
 
     def _check_finite(self) -> None:
         if not self.meter.finite():
-            files = checkpoint_files(self.folder / "checkpoints")
-            good = f"The last good checkpoint is {files[-1]}." if files else "No checkpoint yet."
+            files = checkpoint_files(self.folder.checkpoints)
+            last = f"The last good checkpoint is {files[-1]}." if files else "No checkpoint yet."
             raise DivergedError(
-                f"the loss is not a number any more at step {self.step}. {good} "
-                "Lower training.lr, or training.clip_norm, and start again."
+                f"the loss is NaN or infinite at step {self.step}. {last} "
+                "Lower training.lr or training.clip_norm and start again."
             )
 
-    # What is kept
+    # Checkpoints
 
     def save(self) -> None:
-        """Write a checkpoint: everything that the next step depends on."""
+        """Write a checkpoint with everything that the next step depends on."""
         state = {
             f"lstm.{i}.{name}": self.processes.gather(tensor)
             for i, layer in enumerate(self.state)
@@ -325,22 +332,42 @@ class Pretraining:
             **data,
         }
         facts = {
-            "run": self.fingerprint(),
+            "run": self._identity(),
             "step": self.step,
             "seconds": self.seconds,
             "best": self.best,
-            "worse": self.worse,
+            "worse": self.bad_evaluations,
         }
-        write_checkpoint(self.folder / "checkpoints", self.step, Checkpoint(tensors, facts))
+        write_checkpoint(self.folder.checkpoints, self.step, Checkpoint(tensors, facts))
 
-    def restore(self, checkpoint: Checkpoint, path: Path) -> None:
-        """Go on from a checkpoint of this run."""
-        mine, theirs = self.fingerprint(), checkpoint.facts.get("run", {})
-        for name in mine:
-            if mine[name] != theirs.get(name):
+    def restore(self, report: Report) -> None:
+        """Resume from the newest intact checkpoint; without any, from the first step.
+
+        Raises:
+            InputError: If the run was started with other settings or other text.
+        """
+        saved = read_config(self.folder.settings)
+        self.folder.require_settings(replace(saved, run=self.config.run), self.config)
+        newest = self.folder.newest_checkpoint(report)
+        if newest:
+            self._restore(newest.checkpoint, newest.path)
+        if self.processes.first:
+            self.folder.drop_metrics_after("step", self.step)
+        report(
+            {
+                "note": f"resuming from step {self.step:,}"
+                if newest
+                else "no checkpoint yet: starting from the beginning"
+            }
+        )
+
+    def _restore(self, checkpoint: Checkpoint, path: Path) -> None:
+        current, saved = self._identity(), checkpoint.facts.get("run", {})
+        for name in current:
+            if current[name] != saved.get(name):
                 raise InputError(
-                    f"{path} belongs to another run: its {name} was {theirs.get(name)!r:.80}, "
-                    f"here it is {mine[name]!r:.80}"
+                    f"{path} belongs to another run: its {name} was {saved.get(name)!r:.80}, "
+                    f"here it is {current[name]!r:.80}"
                 )
         restore_module(self.model, checkpoint.part("model"), path)
         restore_optimizer(self.optimizer, checkpoint.part("optimizer"))
@@ -358,25 +385,15 @@ class Pretraining:
         self.data_state = {k: v.numpy() for k, v in checkpoint.part("data").items()} or None
         self.step = checkpoint.facts["step"]
         self.seconds = checkpoint.facts["seconds"]
-        self.best, self.worse = checkpoint.facts["best"], checkpoint.facts["worse"]
+        self.best, self.bad_evaluations = checkpoint.facts["best"], checkpoint.facts["worse"]
         self.best_weights = checkpoint.part("best")
-        self.forget_metrics_after(self.step)
 
-    def forget_metrics_after(self, step: int) -> None:
-        """Drop the lines of metrics.jsonl that are going to be written again."""
-        file = self.folder / "metrics.jsonl"
-        if self.processes.first and file.exists():
-            lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-            kept = [line for line in lines if line.endswith("\n") and _step_of(line) <= step]
-            with atomic_file(file) as temporary:
-                temporary.write_text("".join(kept), encoding="utf-8")
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return what makes a run this run and no other."""
+    def _identity(self) -> dict[str, Any]:
+        """Return everything the weights depend on; a checkpoint is refused if it differs."""
         config = json.loads(json.dumps(asdict(self.config)))
         return {
             **config,
-            "run": {"patience": self.config.run.patience},  # the rest is how it is watched
+            "run": {"patience": self.config.run.patience},  # the others do not affect the weights
             "corpus": self.corpus.folder.name,
             "sentences": zlib.crc32(self.sentences.data),
             "heldout": zlib.crc32(json.dumps([list(words) for words in self.heldout]).encode()),
@@ -384,11 +401,7 @@ class Pretraining:
 
 
 def _seed(*numbers: int) -> int:
-    """Mix numbers into a seed."""
+    """Combine numbers into one seed."""
     return int(
         np.random.SeedSequence([n + 1 for n in numbers]).generate_state(1, np.uint64)[0] >> 1
     )
-
-
-def _step_of(line: str) -> int:
-    return int(json.loads(line)["step"])

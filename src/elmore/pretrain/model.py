@@ -1,4 +1,4 @@
-"""The model that a run starts from."""
+"""The initial model of a run."""
 
 import torch
 
@@ -13,7 +13,10 @@ from elmore.text.vocabulary import Vocabulary
 def new_model(
     config: PretrainConfig, corpus: Corpus, bilm: BiLM | None = None
 ) -> tuple[LanguageModel, Vocabulary]:
-    """Draw a language model for the words of a text, or only a softmax for a biLM that is there."""
+    """Return a language model with random weights and the vocabulary of a text.
+
+    If `bilm` is given, only the softmax is new.
+    """
     vocabulary = corpus.vocabulary(
         max_size=config.vocabulary.max_size, min_count=config.vocabulary.min_count
     )

@@ -1,22 +1,35 @@
-"""Text files in, a model folder out: all that `elmore pretrain` does, for Python."""
+"""Text files in, a model folder out: what `elmore pretrain` does, as a function.
+
+DIR/config.toml metrics.jsonl checkpoints/   see `elmore.training.run_folder`
+DIR/summary.json loss.png                    results of the run
+DIR/config.json model.safetensors softmax.safetensors vocab.txt   the model
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
+import elmore
+from elmore.checkpoint.directory import CONFIG, write_files
 from elmore.embedder import find_device
+from elmore.errors import MissingExtraError, require
 from elmore.pretrain.config import PretrainConfig
-from elmore.pretrain.folder import check_folder, finish, make_folder, train
-from elmore.pretrain.heldout import Report, read_heldout
+from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining
 from elmore.text.corpus import Encoded, encode_corpus
+from elmore.training.interruption import InterruptedRunError, interruption
+from elmore.training.plots import plot_pretraining
 from elmore.training.processes import join_processes
+from elmore.training.run_folder import Report, RunFolder, hardware_name, write_json
 from elmore.training.settings import check_minutes
+from elmore.training.tensorboard import TensorBoard
 
 CACHE = Path.home() / ".cache" / "elmore"
 
 Watch = Callable[[Iterator[Encoded]], Iterator[Encoded]]
-"""Wraps the stream of encoded text, to show how far it is."""
+"""Wraps the iterator over the encoded text, for example in a progress bar."""
 
 
 def pretrain(
@@ -37,39 +50,111 @@ def pretrain(
     """Train a biLM on text, write it to a folder, and return a summary of the run.
 
     Args:
-        files: Text files: raw, or one tokenized sentence a line (see `config.text`).
+        files: Text files: raw text, or one tokenized sentence per line (see `config.text`).
         output: Folder for the model and the run.
-        config: The model, the text, the training.
-        heldout: Text to measure perplexity on; some sentences of `files` if not given.
-        resume: Go on with an interrupted run.
-        overwrite: Replace what is in `output`.
-        max_minutes: End the training after so long, with its schedule finished.
+        config: Settings of the model, the text and the training.
+        heldout: Text to measure perplexity on; by default, some sentences of `files` are held out.
+        resume: Resume an interrupted run.
+        overwrite: Replace an earlier run in `output`.
+        max_minutes: Stop after this many minutes; the learning-rate schedule is fitted to it.
         device: `auto`, `cpu`, `cuda` or `cuda:1`.
-        cache: Folder of encoded corpora; `~/.cache/elmore` if not given.
-        workers: Processes that tokenize.
-        report: See `Report`.
-        watch: See `Watch`.
+        cache: Folder for encoded text; `~/.cache/elmore` by default.
+        workers: Number of processes that tokenize; all cores by default.
+        report: Receives metrics and messages while training; see `Report`.
+        watch: Wraps the iterator over the encoded text; see `Watch`.
+
+    Raises:
+        InterruptedRunError: If SIGINT or SIGTERM stopped the run. It can be resumed.
     """
     config = config or PretrainConfig()
     check_minutes(max_minutes)
+    folder = run_folder(output)
     with join_processes(find_device(device)) as processes:
         if processes.first:
-            check_folder(output, config, resume=resume, overwrite=overwrite)
+            check_run(folder, config, resume=resume, overwrite=overwrite)
         else:
-            report = _silence
-        corpus = processes.first_does(
+            report = _ignore  # one process reports for all
+        corpus = processes.first_runs_alone(
             lambda: encode_corpus(files, cache or CACHE, config.text, workers=workers, watch=watch)
         )
         sentences = read_heldout(heldout, config.text, corpus, report) if heldout else None
         run = Pretraining(
-            config, corpus, output, processes=processes, heldout=sentences, max_minutes=max_minutes
+            config, corpus, folder, processes=processes, heldout=sentences, max_minutes=max_minutes
         )
         if processes.first and not resume:
-            make_folder(output, config)
+            folder.create(config)
         processes.wait()
         train(run, report, resume=resume)
         return finish(run, files, report) if processes.first else {}
 
 
-def _silence(_: dict[str, Any]) -> None:
-    """Say nothing: one of many processes speaks for all."""
+def run_folder(path: Path) -> RunFolder:
+    """Return the folder of a run, which ends by writing the model's config.json."""
+    return RunFolder(path, CONFIG)
+
+
+def check_run(folder: RunFolder, config: PretrainConfig, *, resume: bool, overwrite: bool) -> None:
+    """Raise if a run cannot be started or resumed in a folder, before any work is done."""
+    if config.run.tensorboard:
+        require("tensorboard", extra="tensorboard")
+    folder.check(resume=resume, overwrite=overwrite)
+
+
+def train(run: Pretraining, report: Report, *, resume: bool) -> None:
+    """Train until the run is complete.
+
+    Raises:
+        InterruptedRunError: If SIGINT or SIGTERM stopped the run, after it wrote a checkpoint.
+    """
+    if resume:
+        run.restore(report)
+    use_tensorboard = run.config.run.tensorboard and run.processes.first
+    write = TensorBoard(run.folder.path) if use_tensorboard else _ignore
+    with interruption() as interrupted:
+        for record in run.run(interrupted):
+            report(record)
+            write(record)
+    if not run.complete:
+        raise InterruptedRunError(f"interrupted at step {run.step}; resume the run to continue")
+
+
+def finish(
+    run: Pretraining, files: Sequence[Path], report: Report, **facts: object
+) -> dict[str, Any]:
+    """Write the summary, the plot and the model of a complete run; return the summary."""
+    folder = run.folder
+    records = folder.read_metrics()
+    tokens = run.step * run.tokens_per_step
+    summary = {
+        "heldout": records[-1]["heldout"],
+        "steps": run.step,
+        "tokens": tokens,
+        "seconds": run.seconds,
+        "tokens_per_second": tokens / run.seconds,
+        "parameters": sum(p.numel() for p in run.model.bilm.parameters()),
+        "vocabulary": len(run.vocabulary),
+        "text": [path.name for path in files],
+        "text_words": run.corpus.facts["words"],
+        "hardware": f"{run.processes.count} x {hardware_name(run.processes.device)}",
+        "elmore": elmore.__version__,
+        "torch": torch.__version__,
+        **facts,
+    }
+    write_json(folder.path / "summary.json", summary)
+    try:
+        plot_pretraining(records, folder.path / "loss.png")
+    except MissingExtraError as error:
+        report({"note": f"no plot of the loss: {error}"})
+    write_files(
+        run.model.bilm,
+        folder.path,
+        softmax=run.model.softmax,
+        vocabulary=run.vocabulary,
+        provenance=summary,
+    )
+    folder.finish()
+    return summary
+
+
+def _ignore(_: dict[str, Any]) -> None:
+    """Discard a report."""

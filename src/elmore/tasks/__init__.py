@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from elmore.errors import InputError
 
 if TYPE_CHECKING:
-    from elmore.tasks.run import TrainedTask as TrainedTask
-    from elmore.tasks.run import load_task as load_task
-    from elmore.tasks.run import read_task_config as read_task_config
-    from elmore.tasks.run import train_task as train_task
     from elmore.tasks.task import Task
+    from elmore.tasks.train import read_task_config as read_task_config
+    from elmore.tasks.train import train_task as train_task
+    from elmore.tasks.trained import TrainedTask as TrainedTask
+    from elmore.tasks.trained import load_task as load_task
 
 
 def _coref() -> "Task[Any, Any, Any]":
@@ -66,7 +66,13 @@ TASKS: "dict[str, Callable[[], Task[Any, Any, Any]]]" = {
 }
 """The tasks by name. Values import torch when called, so that listing the names is fast."""
 
-_RUN = ("TrainedTask", "load_task", "read_task_config", "train_task")
+_HOME = {
+    "TrainedTask": "elmore.tasks.trained",
+    "load_task": "elmore.tasks.trained",
+    "read_task_config": "elmore.tasks.train",
+    "train_task": "elmore.tasks.train",
+}
+"""The modules of the names that this package loads on first use."""
 
 
 def get_task(name: str) -> "Task[Any, Any, Any]":
@@ -81,6 +87,6 @@ def get_task(name: str) -> "Task[Any, Any, Any]":
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _RUN:
+    if name not in _HOME:
         raise AttributeError(f"module 'elmore.tasks' has no attribute {name!r}")
-    return getattr(import_module("elmore.tasks.run"), name)
+    return getattr(import_module(_HOME[name]), name)

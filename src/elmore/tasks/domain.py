@@ -1,40 +1,43 @@
-"""The biLM of a task's domain (section 3.4, last paragraph).
+"""Fine-tuning of the biLM on the text of a task (section 3.4, last paragraph).
 
-The language model goes on learning on the task's text, without its labels, before the task is
-trained.
+The language model continues training on the task's sentences, without their labels, before the
+task itself is trained.
 """
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from elmore.checkpoint.directory import CONFIG
 from elmore.checkpoint.pretrained import find_model
 from elmore.errors import InputError
 from elmore.pretrain.finetune import TRAINING, finetune, read_finetune_config
-from elmore.pretrain.folder import SETTINGS
+from elmore.pretrain.run import run_folder
 from elmore.tasks.config import TaskConfig
 from elmore.tasks.task import Task
+from elmore.training.run_folder import Report
 
 FOLDER = "bilm"
-_FEWEST = 2 * TRAINING.streams
-"""Sentences: one for each stream, and some to hold out."""
+_MIN_SENTENCES = 2 * TRAINING.streams
+"""One sentence per row of a batch, and some to hold out."""
 
 
 def domain_text(task: Task[Any, Any, Any], files: Sequence[Path], config: TaskConfig) -> list[str]:
-    """Return the different sentences of a task's training files, a line each.
+    """Return the distinct sentences of a task's training files, tokens separated by spaces.
 
-    As they are read to be answered: for training there may be parts of them too, and those of a
-    sentence that is held out would give it away.
+    The files are read as for evaluation: reading for training may add parts of sentences, which
+    would leak held-out sentences into the training text.
+
+    Raises:
+        InputError: If there are too few sentences to fine-tune on.
     """
     examples = (example for path in files for example in task.read(path, config))
     sentences = (words for example in examples for words in task.texts(example) if words)
     text = list(dict.fromkeys(map(" ".join, sentences)))
-    if len(text) < _FEWEST:
+    if len(text) < _MIN_SENTENCES:
         raise InputError(
-            f"{len(text)} different sentences are too few to fine-tune the biLM on; expected at "
-            f"least {_FEWEST}. Leave out --finetune-bilm."
+            f"{len(text)} distinct sentences are too few to fine-tune the biLM on; expected at "
+            f"least {_MIN_SENTENCES}. Train without elmo.finetune."
         )
     return text
 
@@ -46,28 +49,28 @@ def finetune_bilm(
     *,
     max_minutes: float | None,
     device: str,
-    report: Callable[[dict[str, Any]], None],
+    report: Report,
 ) -> Path:
-    """Fine-tune a biLM on a task's sentences; return its folder inside that of the run."""
-    output = run / FOLDER
-    if (output / CONFIG).exists():  # by this run, before it was interrupted
-        return output
+    """Fine-tune a biLM on a task's sentences; return its folder inside the folder of the run."""
+    folder = run_folder(run / FOLDER)
+    if folder.complete:  # a resumed run
+        return folder.path
     config = read_finetune_config(["text.tokenizer=whitespace", "text.sentences=lines"])
     with tempfile.TemporaryDirectory(prefix="elmore-") as scratch:
         text = Path(scratch) / "sentences.txt"
         text.write_text("".join(f"{line}\n" for line in sentences), encoding="utf-8")
-        found = finetune(
+        summary = finetune(
             find_model(model),
             [text],
-            output,
+            folder.path,
             config,
-            resume=(output / SETTINGS).exists(),
+            resume=folder.settings.exists(),
             overwrite=True,
             max_minutes=max_minutes,
             device=device,
             cache=Path(scratch),
             workers=1,
         )
-    before, after = found["before"]["average"], found["heldout"]["average"]
+    before, after = summary["before"]["average"], summary["heldout"]["average"]
     report({"note": f"perplexity of the task's text {before:.1f} -> {after:.1f}"})
-    return output
+    return folder.path

@@ -1,4 +1,4 @@
-"""The training of a task: epoch after epoch, until its score on dev examples stops rising."""
+"""The training loop of a task: epochs with early stopping on the dev set."""
 
 import copy
 import math
@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,41 +21,38 @@ from elmore.tasks.words import WordEncoder
 from elmore.text.sentences import group_by_length
 from elmore.training.checkpoints import (
     Checkpoint,
-    DamagedCheckpointError,
-    checkpoint_files,
     optimizer_tensors,
-    read_checkpoint,
     restore_module,
     restore_optimizer,
     write_checkpoint,
 )
-from elmore.training.optim import clip_gradients
+from elmore.training.optim import clip_gradients, make_optimizer, set_learning_rate
+from elmore.training.run_folder import Report, RunFolder
 
 Item = TypeVar("Item")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
-_BATCHES_SORTED = 50  # examples of so many batches are sorted by length together
-_STEPS_UNSEEN = 100  # to look at a loss is to wait for the device, so it is done now and then
-_FACTS = ("epoch", "steps", "best", "worse", "lr")
-_WORDS_AT_ONCE = 16_384  # of examples that are answered together
+_BATCHES_PER_SORT = 50  # batches whose examples are sorted by length together
+_STEPS_PER_CHECK = 100  # reading a loss makes the CPU wait for the GPU, so it is done rarely
+_WORDS_PER_BATCH = 16_384  # in prediction
 
 
 class Fit:
-    """One training: what it has learned so far, and how it goes on.
+    """One training: model, optimizer, and the state of early stopping.
 
-    An epoch is a function of the weights before it, the seed and its number, so a run that was
-    interrupted goes on from its last epoch as if nothing had happened.
+    An epoch depends only on the weights before it, the seed and its number, so a resumed run ends
+    with the same weights as an uninterrupted one.
 
     Args:
-        task: What is learned.
-        model: With its first weights.
-        config: How it learns.
-        encode: Sentences to what the model reads.
-        labels: What the task has counted in the training examples.
-        train: Examples to learn from.
-        dev: Examples that decide when to stop and which weights to keep.
-        folder: Of the run.
-        deadline: When to end at the latest, by `time.monotonic`; the epoch is cut short then.
+        task: The task.
+        model: The model with its initial weights.
+        config: Settings of the training.
+        encode: Encoder of the model's input.
+        labels: The task's labels.
+        train: Training examples.
+        dev: Dev examples, for early stopping and to select the best weights.
+        folder: Folder of the run, for its checkpoints.
+        deadline: Time, as `time.monotonic` counts it, at which training is cut short.
     """
 
     def __init__(
@@ -69,7 +65,7 @@ class Fit:
         labels: Labels,
         train: Sequence[Any],
         dev: Sequence[Any],
-        folder: Path,
+        folder: RunFolder,
         deadline: float = math.inf,
     ) -> None:
         self.task, self.model, self.config = task, model, config
@@ -77,68 +73,75 @@ class Fit:
         self.train, self.dev = train, dev
         self.folder = folder
         self.deadline = deadline
-        self.optimizer = _make_optimizer(model, config)
-        # To the device again: there the weights of an RNN must lie next to each other.
+        self.optimizer = make_optimizer(
+            model,
+            "adamw" if config.optimizer == "adam" else config.optimizer,
+            lr=config.lr,
+            betas=config.betas,
+            weight_decay=config.weight_decay,
+            capturable=False,
+        )
+        # deepcopy breaks up the contiguous weights of cuDNN's RNNs; to() restores them.
         self.average = copy.deepcopy(model).to(encode.device) if config.average else None
         self.epoch = self.steps = 0
         self.best = -math.inf
         self.best_weights: dict[str, Tensor] = {}
-        self.worse = 0
+        self.bad_epochs = 0
+        """Epochs since the best score."""
         self.lr = config.lr
         self.cut_short = False
-        """Whether time has ended the training."""
+        """Whether training stopped because of the deadline."""
 
     @property
     def complete(self) -> bool:
-        """Whether there is nothing more to gain, or no more time."""
-        return self._learned or self.cut_short
+        """Whether training has ended, by itself or because of the deadline."""
+        return self._finished or self.cut_short
 
     @property
-    def _learned(self) -> bool:
-        return self.epoch >= self.config.epochs or self.worse >= self.config.patience
+    def _finished(self) -> bool:
+        return self.epoch >= self.config.epochs or self.bad_epochs >= self.config.patience
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[dict[str, Any]]:
-        """Train to the end, or until asked to stop; yield a record after each epoch."""
-        self._look_at_the_clock()
+        """Train until complete or asked to stop; yield the metrics of each epoch."""
+        self._check_deadline()
         while not self.complete and not should_stop():
             yield self._run_epoch()
             self.save()
-            self._look_at_the_clock()
+            self._check_deadline()
         if self.complete:
             self.model.load_state_dict(self.best_weights)
 
-    def _look_at_the_clock(self) -> None:
-        """Decide once an epoch whether time is up, so that all who ask hear the same."""
-        if self.epoch and not self._learned and time.monotonic() > self.deadline:
+    def _check_deadline(self) -> None:
+        # Once per epoch, not in `complete`, whose value must not change after `run` has returned.
+        if self.epoch and not self._finished and time.monotonic() > self.deadline:
             self.cut_short = True
 
     def _run_epoch(self) -> dict[str, Any]:
-        began, lr = time.monotonic(), self.lr
-        # Randomness is a function of the epoch, so that a resumed run needs none of its history.
+        start, lr = time.monotonic(), self.lr
+        # Seeded anew in each epoch, so that a resumed run draws the same numbers.
         torch.manual_seed(zlib.crc32(f"{self.config.seed} {self.epoch}".encode()))
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        with _tensor_cores():
+        set_learning_rate(self.optimizer, lr)
+        with _allow_tf32():
             losses = list(self._train_steps())
-        loss = self._check(torch.stack(losses).mean())
+        loss = self._require_finite(torch.stack(losses).mean())
         trained = time.monotonic()
         self.epoch += 1
-        scores = self._score()
-        self._consider(scores[self.task.score_name])
+        scores = self._score_dev()
+        self._update_best(scores[self.task.score_name])
         return {
             "epoch": self.epoch,
             "loss": loss,
             "dev": scores,
             "best": self.best,
             "lr": lr,
-            "seconds": trained - began,
+            "seconds": trained - start,
             "dev_seconds": time.monotonic() - trained,
         }
 
     def _train_steps(self) -> Iterator[Tensor]:
-        """Learn from all examples, or until there is no more time; yield the losses."""
+        """Train on all examples, or until the deadline; yield the losses."""
         self.model.train()
-        batches = ahead(
+        batches = prefetch(
             lambda examples: self.task.collate(examples, self.encode, self.labels), self._batches()
         )
         with closing(batches):
@@ -148,17 +151,17 @@ class Fit:
                     return
                 loss = self._train_step(batch)
                 yield loss
-                if step % _STEPS_UNSEEN == 0:
-                    self._check(loss)
+                if step % _STEPS_PER_CHECK == 0:
+                    self._require_finite(loss)
 
-    def _check(self, loss: Tensor) -> float:
-        number = loss.item()
-        if not math.isfinite(number):
+    def _require_finite(self, loss: Tensor) -> float:
+        value = loss.item()
+        if not math.isfinite(value):
             raise InputError(
-                f"the loss is not a number any more in epoch {self.epoch + 1}. "
-                "Lower training.lr, or training.clip_norm, and start again."
+                f"the loss is NaN or infinite in epoch {self.epoch + 1}. "
+                "Lower training.lr or training.clip_norm and start again."
             )
-        return number
+        return value
 
     def _train_step(self, batch: Any) -> Tensor:
         loss: Tensor = self.model(batch)
@@ -168,47 +171,47 @@ class Fit:
         self.optimizer.step()
         self.steps += 1
         if self.average is not None:
-            # At first a mean of a few steps, so that it leaves the first weights soon.
+            # A smaller decay in the first steps lets the average leave the initial weights fast.
             decay = min(self.config.average, self.steps / (self.steps + 9))
-            mean, now = (_numbers(model) for model in (self.average, self.model))
-            torch._foreach_lerp_(mean, now, 1 - decay)
+            average, current = (_float_tensors(model) for model in (self.average, self.model))
+            torch._foreach_lerp_(average, current, 1 - decay)
         return loss.detach()
 
     def _batches(self) -> Iterator[list[Any]]:
-        """Yield batches of examples of like length, in an order that the epoch decides."""
-        draw = np.random.default_rng([self.config.seed, self.epoch])
-        order = draw.permutation(len(self.train)).tolist()
+        """Yield batches of examples of similar length, in the random order of this epoch."""
+        rng = np.random.default_rng([self.config.seed, self.epoch])
+        order = rng.permutation(len(self.train)).tolist()
         size = self.config.batch_size
         lengths = [sum(map(len, self.task.texts(example))) for example in self.train]
         batches: list[list[int]] = []
-        for start in range(0, len(order), size * _BATCHES_SORTED):
-            some = sorted(order[start : start + size * _BATCHES_SORTED], key=lengths.__getitem__)
-            batches += [some[i : i + size] for i in range(0, len(some), size)]
-        for i in draw.permutation(len(batches)):
+        for start in range(0, len(order), size * _BATCHES_PER_SORT):
+            rows = sorted(order[start : start + size * _BATCHES_PER_SORT], key=lengths.__getitem__)
+            batches += [rows[i : i + size] for i in range(0, len(rows), size)]
+        for i in rng.permutation(len(batches)):
             yield [self.train[row] for row in batches[i]]
 
-    def _score(self) -> dict[str, float]:
-        found = predict(self.task, self._scored(), self.dev, self.encode, self.labels)
-        return self.task.score(self.dev, found)
+    def _score_dev(self) -> dict[str, float]:
+        predictions = predict(self.task, self._evaluated(), self.dev, self.encode, self.labels)
+        return self.task.score(self.dev, predictions)
 
-    def _scored(self) -> TaskModel[Any, Any]:
-        """Return the model as it is scored and kept: its moving average, if there is one."""
+    def _evaluated(self) -> TaskModel[Any, Any]:
+        """Return the model to evaluate and save: the moving average, if there is one."""
         return self.model if self.average is None else self.average
 
-    def _consider(self, score: float) -> None:
-        """Remember the best weights, and how long ago they were found."""
-        if score >= self.best:  # of equals the newest, which has learned most
-            weights = self._scored().state_dict()
+    def _update_best(self, score: float) -> None:
+        """Keep the best weights; decay the learning rate after epochs without improvement."""
+        if score >= self.best:  # of equal scores, the latest: it has seen the most data
+            weights = self._evaluated().state_dict()
             self.best_weights = {k: v.detach().cpu().clone() for k, v in weights.items()}
         if score > self.best:
-            self.best, self.worse = score, 0
-        elif self.best > 0:  # some tasks take epochs until their first right answer
-            self.worse += 1
-            if self.worse % self.config.lr_patience == 0:
+            self.best, self.bad_epochs = score, 0
+        elif self.best > 0:  # some tasks score 0 for several epochs at first
+            self.bad_epochs += 1
+            if self.bad_epochs % self.config.lr_patience == 0:
                 self.lr *= self.config.lr_decay
 
     def save(self) -> None:
-        """Write a checkpoint: everything that the next epoch depends on."""
+        """Write a checkpoint with everything that the next epoch depends on."""
         tensors = {
             **{f"model.{k}": v for k, v in self.model.state_dict().items()},
             **{f"best.{k}": v for k, v in self.best_weights.items()},
@@ -216,30 +219,34 @@ class Fit:
         }
         if self.average is not None:
             tensors |= {f"average.{k}": v for k, v in self.average.state_dict().items()}
-        facts = {name: getattr(self, name) for name in _FACTS}
-        write_checkpoint(self.folder / "checkpoints", self.epoch, Checkpoint(tensors, facts))
+        facts = {
+            "epoch": self.epoch,
+            "steps": self.steps,
+            "best": self.best,
+            "worse": self.bad_epochs,
+            "lr": self.lr,
+        }
+        write_checkpoint(self.folder.checkpoints, self.epoch, Checkpoint(tensors, facts))
 
-    def restore(self) -> int:
-        """Go on from the newest sound checkpoint; return the epochs that are done."""
-        for path in reversed(checkpoint_files(self.folder / "checkpoints")):
-            try:
-                checkpoint = read_checkpoint(path)
-            except DamagedCheckpointError:
-                continue  # the one before it is as good, and an epoch older
-            restore_module(self.model, checkpoint.part("model"), path)
-            restore_optimizer(self.optimizer, checkpoint.part("optimizer"))
-            if self.average is not None:
-                restore_module(self.average, checkpoint.part("average"), path)
-            self.best_weights = checkpoint.part("best")
-            for name in _FACTS:
-                setattr(self, name, checkpoint.facts[name])
-            break
-        return self.epoch
+    def restore(self, report: Report) -> None:
+        """Resume from the newest intact checkpoint, if there is any."""
+        newest = self.folder.newest_checkpoint(report)
+        if newest is None:
+            return
+        path, checkpoint = newest
+        restore_module(self.model, checkpoint.part("model"), path)
+        restore_optimizer(self.optimizer, checkpoint.part("optimizer"))
+        if self.average is not None:
+            restore_module(self.average, checkpoint.part("average"), path)
+        self.best_weights = checkpoint.part("best")
+        facts = checkpoint.facts
+        self.epoch, self.steps = facts["epoch"], facts["steps"]
+        self.best, self.bad_epochs, self.lr = facts["best"], facts["worse"], facts["lr"]
 
 
 @contextmanager
-def _tensor_cores() -> Iterator[None]:
-    """Let a GPU multiply with ten bits of mantissa, as PyTorch lets its RNNs do anyway."""
+def _allow_tf32() -> Iterator[None]:
+    """Let a GPU use TF32 in matrix products, as PyTorch does by default in its RNNs."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = True
     try:
@@ -248,8 +255,8 @@ def _tensor_cores() -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-def _numbers(model: TaskModel[Any, Any]) -> list[Tensor]:
-    """Return all that a model has learned, running statistics among it."""
+def _float_tensors(model: TaskModel[Any, Any]) -> list[Tensor]:
+    """Return parameters and running statistics."""
     return [x for x in model.state_dict().values() if x.is_floating_point()]
 
 
@@ -260,44 +267,31 @@ def predict(
     encode: WordEncoder,
     labels: Labels,
 ) -> list[Any]:
-    """Return a model's answers, in the order of the examples."""
+    """Return one prediction per example, in their order."""
     lengths = [sum(map(len, task.texts(example))) for example in examples]
-    groups = list(group_by_length(lengths, _WORDS_AT_ONCE))
-    found: list[Any] = [None] * len(examples)
+    groups = list(group_by_length(lengths, _WORDS_PER_BATCH))
+    predictions: list[Any] = [None] * len(examples)
     model.eval()
-    batches = ahead(
+    batches = prefetch(
         lambda rows: task.collate([examples[row] for row in rows], encode, labels), groups
     )
     with torch.inference_mode(), closing(batches):
         for rows, batch in zip(groups, batches, strict=True):
             for row, prediction in zip(rows, model.predict(batch), strict=True):
-                found[row] = prediction
-    return found
+                predictions[row] = prediction
+    return predictions
 
 
-def ahead(make: Callable[[Item], Made], items: Iterable[Item]) -> Generator[Made]:
-    """Make something of each item in a second thread, two of them ahead of who asks for it.
+def prefetch(function: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result]:
+    """Yield `function(item)` for each item, computed by a thread up to two items ahead.
 
-    What is made on a device is made in the order of the thread that asks: both use its one stream.
+    GPU work of the thread runs in order with the caller's: both use the default stream.
     """
     with ThreadPoolExecutor(max_workers=1) as thread:
-        waiting: deque[Future[Made]] = deque()
+        pending: deque[Future[Result]] = deque()
         for item in items:
-            waiting.append(thread.submit(make, item))
-            if len(waiting) > 2:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
-
-def _make_optimizer(model: TaskModel[Any, Any], config: FitConfig) -> torch.optim.Optimizer:
-    trained = [p for p in model.parameters() if p.requires_grad]
-    if config.optimizer == "adadelta":
-        return torch.optim.Adadelta(
-            trained, lr=config.lr, rho=0.95, eps=1e-6, weight_decay=config.weight_decay
-        )
-    groups = [
-        {"params": [p for p in trained if p.ndim > 1], "weight_decay": config.weight_decay},
-        {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
+            pending.append(thread.submit(function, item))
+            if len(pending) > 2:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()

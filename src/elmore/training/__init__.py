@@ -1,1 +1,1 @@
-"""What every training shares: optimisers, run directories, processes."""
+"""Shared by all training runs: run folder, checkpoints, optimizers, settings, processes."""

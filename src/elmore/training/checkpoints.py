@@ -1,7 +1,7 @@
-"""Checkpoints of a run: named tensors and a few facts in one file, without pickle.
+"""Checkpoints of a run: named tensors and JSON facts in one safetensors file, without pickle.
 
-A checkpoint is complete once it has its name, and its sum tells if a byte has changed since.
-The newest sound one counts; the one before it is kept for the day it is not.
+A file has its final name only once it is complete, and a checksum detects later damage. The two
+newest checkpoints are kept, so that one is left if the other is damaged.
 """
 
 import json
@@ -18,14 +18,15 @@ from torch import Tensor, nn
 from elmore.atomic import atomic_file
 from elmore.errors import InputError
 
-KEPT = 2
+_MAX_KEPT = 2
 
 
 class Checkpoint(NamedTuple):
-    """All that a run needs to go on."""
+    """Everything a run needs to resume."""
 
     tensors: dict[str, Tensor]
     facts: dict[str, Any]
+    """Values that are not tensors, such as the step; they are stored as JSON."""
 
     def part(self, name: str) -> dict[str, Tensor]:
         """Return the tensors `name.*`, without that prefix."""
@@ -34,64 +35,68 @@ class Checkpoint(NamedTuple):
 
 
 class DamagedCheckpointError(ValueError):
-    """A file that is not what was written."""
+    """A checkpoint file is incomplete or has changed since it was written."""
 
 
 def write_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
-    """Write a checkpoint, and remove all but the last ones."""
+    """Write a checkpoint, delete all but the two newest ones, and return its path."""
     path = folder / f"step-{step:09}.safetensors"
     tensors = {name: x.detach().cpu().contiguous() for name, x in checkpoint.tensors.items()}
     facts = json.dumps(checkpoint.facts)
-    metadata = {"facts": facts, "sum": str(_sum(tensors, facts))}
+    metadata = {"facts": facts, "sum": str(_checksum(tensors, facts))}
     with atomic_file(path) as temporary:
         try:
             save_file(tensors, temporary, metadata)
         except SafetensorError as error:
             raise OSError(f"cannot write {path}: {error}") from error
-    for old in checkpoint_files(folder)[:-KEPT]:
+    for old in checkpoint_files(folder)[:-_MAX_KEPT]:
         old.unlink()
     return path
 
 
 def checkpoint_files(folder: Path) -> list[Path]:
-    """Return the checkpoints of a run, the oldest first."""
+    """Return the checkpoint files in a folder, oldest first."""
     return sorted(folder.glob("step-*.safetensors"))
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint whole, or raise `DamagedCheckpointError`."""
+    """Read a checkpoint.
+
+    Raises:
+        DamagedCheckpointError: If the file is incomplete, or its checksum does not match.
+    """
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         facts, expected = json.loads(metadata["facts"]), metadata["sum"]
     except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
-        raise DamagedCheckpointError(f"{path} is not a checkpoint ({error})") from error
-    if expected != str(_sum(tensors, metadata["facts"])):
-        raise DamagedCheckpointError(f"{path} has changed since it was written: the sum is wrong")
+        raise DamagedCheckpointError(f"{path} is not a complete checkpoint ({error})") from error
+    if expected != str(_checksum(tensors, metadata["facts"])):
+        raise DamagedCheckpointError(f"{path} is damaged: its checksum does not match")
     return Checkpoint(tensors, facts)
 
 
-def _sum(tensors: Mapping[str, Tensor], facts: str) -> int:
+def _checksum(tensors: Mapping[str, Tensor], facts: str) -> int:
     total = zlib.crc32(facts.encode())
     for name in sorted(tensors):
-        about = f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}"
-        total = zlib.crc32(about.encode(), total)
+        header = f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}"
+        total = zlib.crc32(header.encode(), total)
         total = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, total)
     return total
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return an optimizer's moments as named tensors: `parameter.moment`."""
+    """Return the state of an optimizer as tensors named `parameter_number.state_name`."""
     return {
         f"{number}.{name}": torch.as_tensor(value)
-        for number, moments in optimizer.state_dict()["state"].items()
-        for name, value in moments.items()
+        for number, state in optimizer.state_dict()["state"].items()
+        for name, value in state.items()
     }
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give an optimizer its moments back; its settings stay those it was made with."""
+    """Load the tensors of `optimizer_tensors`; hyperparameters stay those of `optimizer`."""
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
         number, name = key.split(".")
@@ -101,7 +106,11 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
 
 
 def restore_module(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Load a module's weights strictly."""
+    """Load the weights of a module.
+
+    Raises:
+        InputError: If names or shapes do not match; `path` is the file that the message names.
+    """
     try:
         module.load_state_dict(dict(tensors))
     except RuntimeError as error:

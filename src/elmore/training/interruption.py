@@ -1,4 +1,4 @@
-"""Runs that end when they are asked to: by Ctrl-C, or by SIGTERM from a scheduler."""
+"""Graceful shutdown on Ctrl-C, or on SIGTERM from a scheduler."""
 
 import signal
 import threading
@@ -7,32 +7,35 @@ from contextlib import contextmanager
 
 
 class InterruptedRunError(Exception):
-    """The run was asked to stop. A checkpoint was written; it can go on from there."""
+    """A run was stopped by a signal after it wrote a checkpoint; it can be resumed."""
 
 
 @contextmanager
 def interruption(
-    on_ask: Callable[[], None] = lambda: None,
+    on_signal: Callable[[], None] = lambda: None,
 ) -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells whether SIGINT or SIGTERM has asked the run to stop.
+    """Yield a function that tells whether SIGINT or SIGTERM has been received.
+
+    The first signal only sets this flag. A second one raises `KeyboardInterrupt`. Outside the main
+    thread, where Python delivers no signals, the flag stays unset.
 
     Args:
-        on_ask: Called when it is asked, for those who would otherwise wait without a word.
+        on_signal: Called at the first signal, for example to tell the user what happens next.
     """
-    asked = threading.Event()
+    received = threading.Event()
 
-    def ask(*_: object) -> None:
-        if asked.is_set():  # twice: somebody is in a hurry
+    def handle(*_: object) -> None:
+        if received.is_set():
             raise KeyboardInterrupt
-        asked.set()
-        on_ask()
+        received.set()
+        on_signal()
 
-    if threading.current_thread() is not threading.main_thread():  # signals go elsewhere
-        yield asked.is_set
+    if threading.current_thread() is not threading.main_thread():
+        yield received.is_set
         return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked.is_set
+        yield received.is_set
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,38 +1,99 @@
-"""A run as a picture."""
+"""Learning curves: the training loss on the left axis, the quality measure on the right one."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from elmore.atomic import atomic_file
 from elmore.errors import require
 
 
-def plot_losses(records: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw the training loss and the held-out perplexity over the tokens that were read."""
+class Curve(NamedTuple):
+    """Points of a line plot."""
+
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+def plot_pretraining(records: Sequence[dict[str, Any]], path: Path) -> None:
+    """Plot training loss and held-out perplexity over the number of tokens."""
+    losses = [record for record in records if "loss" in record]
+    heldout = [record for record in records if record.get("heldout")]
+    perplexity = Curve(
+        [record["tokens"] for record in heldout],
+        [record["heldout"]["average"] for record in heldout],
+    )
+    _plot(
+        path,
+        "tokens",
+        Curve([record["tokens"] for record in losses], [record["loss"] for record in losses]),
+        perplexity,
+        loss_label="training loss (nats per word)",
+        quality_label="held-out perplexity",
+        highlight=len(heldout) - 1,
+        number="{:.1f}",
+    )
+
+
+def plot_task(records: Sequence[dict[str, Any]], path: Path, score: str) -> None:
+    """Plot training loss and dev score over the epochs, and highlight the best score."""
+    epochs = [record["epoch"] for record in records]
+    scores = [record["dev"][score] for record in records]
+    _plot(
+        path,
+        "epoch",
+        Curve(epochs, [record["loss"] for record in records]),
+        Curve(epochs, scores),
+        loss_label="training loss",
+        quality_label=f"dev {score}",
+        highlight=max(range(len(scores)), key=scores.__getitem__),
+        number="{:.4f}",
+    )
+
+
+def _plot(
+    path: Path,
+    xlabel: str,
+    loss: Curve,
+    quality: Curve,
+    *,
+    loss_label: str,
+    quality_label: str,
+    highlight: int,
+    number: str,
+) -> None:
+    """Write a PNG file.
+
+    Args:
+        path: The file.
+        xlabel: Label of the x axis.
+        loss: Left curve.
+        quality: Right curve; left out if it has no points.
+        loss_label: Label of the left axis.
+        quality_label: Label of the right axis.
+        highlight: Index of the point of the right curve whose value is printed.
+        number: Format of that value.
+    """
     require("matplotlib", extra="plots")
     from matplotlib.figure import Figure
-    from matplotlib.ticker import EngFormatter
+    from matplotlib.ticker import EngFormatter, MaxNLocator
 
-    steps = [record for record in records if "loss" in record]
-    heldout = [record for record in records if record.get("heldout")]
     figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.add_subplot(xlabel="tokens", ylabel="training loss (nats a word)")
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.plot([r["tokens"] for r in steps], [r["loss"] for r in steps], color="C0", label="loss")
-    if heldout:
+    axes = figure.add_subplot(xlabel=xlabel, ylabel=loss_label)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 2M rather than 2000000
+    axes.plot(*loss, color="C0", label="loss")
+    if quality.x:
         right = axes.twinx()
-        right.set_ylabel("held-out perplexity")
-        tokens, values = zip(
-            *((r["tokens"], r["heldout"]["average"]) for r in heldout), strict=True
-        )
-        right.plot(tokens, values, "o-", color="C1", label="held-out perplexity")
+        right.set_ylabel(quality_label)
+        right.plot(*quality, ".-", color="C1", label=quality_label)
+        right.margins(y=0.1)  # room for the number above the highest point
         right.annotate(
-            f"{values[-1]:.1f}",
-            (tokens[-1], values[-1]),
+            number.format(quality.y[highlight]),
+            (quality.x[highlight], quality.y[highlight]),
             xytext=(0, 6),
             textcoords="offset points",
-            ha="right",
+            ha="center",
             color="C1",
         )
     figure.legend(loc="outside upper center", ncols=2, frameon=False)

@@ -1,6 +1,6 @@
-"""One process or many: what a training needs to know of the machines it runs on.
+"""One training process or several, started by `torchrun`.
 
-`torchrun` starts the processes and says in the environment who is who. Without it there is one.
+`torchrun` describes the processes in environment variables. Without it there is one process.
 """
 
 import os
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among all."""
+    """The rank of this process, the number of processes, and this process's device."""
 
     rank: int
     count: int
@@ -28,22 +28,22 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that prints and writes."""
+        """Whether this is the process that prints and writes files."""
         return self.rank == 0
 
     def share(self, total: int) -> slice:
-        """Return the part of `total` rows that is this process's."""
+        """Return this process's share of `total` rows."""
         each = total // self.count
         return slice(self.rank * each, (self.rank + 1) * each)
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """Return the model as the processes train it together: gradients are averaged."""
+        """Wrap a model in DDP if there are several processes: gradients are averaged."""
         if self.count == 1:
             return model
         return DistributedDataParallel(model)
 
     def gather(self, rows: Tensor) -> Tensor:
-        """Return the rows of all processes, in their order."""
+        """Return the rows of all processes, concatenated in the order of their ranks."""
         if self.count == 1:
             return rows
         parts = [torch.empty_like(rows) for _ in range(self.count)]
@@ -51,15 +51,15 @@ class Processes:
         return torch.cat(parts)
 
     def mean(self, value: Tensor) -> Tensor:
-        """Return the mean over the processes."""
+        """Return the mean over all processes."""
         if self.count == 1:
             return value
         value = value.clone()
         dist.all_reduce(value)
         return value / self.count
 
-    def first_does(self, work: Callable[[], T]) -> T:
-        """Let the first process work alone, then the others, who find it done."""
+    def first_runs_alone(self, work: Callable[[], T]) -> T:
+        """Call `work` in the first process and then in the others, which find its files."""
         if not self.first:
             self.wait()
         result = work()
@@ -68,22 +68,22 @@ class Processes:
         return result
 
     def wait(self) -> None:
-        """Wait until all processes are here."""
+        """Wait until all processes get here."""
         if self.count > 1:
             dist.barrier()
 
-    def first_says(self, value: float) -> float:
-        """Return the value of the first process, so that all take the same decisions."""
+    def broadcast(self, value: float) -> float:
+        """Return the first process's value, so that all processes decide alike."""
         if self.count == 1:
             return value
-        said = torch.tensor([value], dtype=torch.float64, device=self.device)
-        dist.broadcast(said, src=0)
-        return said.item()
+        shared = torch.tensor([value], dtype=torch.float64, device=self.device)
+        dist.broadcast(shared, src=0)
+        return shared.item()
 
 
 @contextmanager
 def join_processes(device: torch.device) -> Iterator[Processes]:
-    """Join the processes that torchrun has started, if it has."""
+    """Join the process group that torchrun has set up, or yield a single process."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
         yield Processes(0, 1, device)
@@ -91,7 +91,8 @@ def join_processes(device: torch.device) -> Iterator[Processes]:
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    # Others wait while the first encodes a large text: longer than the usual ten minutes.
+    # The default timeout of ten minutes is too short: the first process may encode a large text
+    # while the others wait.
     dist.init_process_group(
         "nccl" if device.type == "cuda" else "gloo", timeout=timedelta(hours=12)
     )

@@ -1,4 +1,4 @@
-"""A run as data: a TOML recipe, changes on top of it, and the resolved result beside the run."""
+"""Settings of a run, from a TOML file and individual changes, and back to TOML."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -19,14 +19,17 @@ def read_settings(
     sections: Mapping[str, Mapping[str, Any]] | None = None,
     base: T | None = None,
 ) -> T:
-    """Build a dataclass from a TOML file and changes on top of it.
+    """Build a dataclass of settings.
 
     Args:
-        cls: The dataclass; what nobody mentions has its defaults.
-        recipe: TOML file.
-        changes: Settings such as `training.lr=1e-3`.
-        sections: Whole sections that take the place of the recipe's.
-        base: Settings that hold where nothing else is said, in place of the dataclass's defaults.
+        cls: The dataclass.
+        recipe: TOML file with some or all settings.
+        changes: Settings such as `training.lr=1e-3`, which override all others.
+        sections: Sections that replace those of the recipe.
+        base: Default values, instead of those of the dataclass.
+
+    Raises:
+        InputError: If a setting is unknown or invalid.
     """
     values: dict[str, Any] = {} if base is None else asdict(base)  # type: ignore[call-overload]
     if recipe:
@@ -36,14 +39,14 @@ def read_settings(
     for change in changes:
         name, equals, value = change.partition("=")
         if not equals:
-            raise InputError(f"--set {change}: expected section.name=value, as in training.lr=1e-3")
+            raise InputError(f"{change}: expected section.name=value, as in training.lr=1e-3")
         _insert(values, name.strip().split("."), _parse(value.strip()), change)
     return from_mapping(cls, values, str(recipe or "settings"))
 
 
-def _merge(values: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Put settings on top of others, section by section."""
-    for name, value in more.items():
+def _merge(values: dict[str, Any], updates: Mapping[str, Any]) -> None:
+    """Update settings in place, section by section."""
+    for name, value in updates.items():
         if isinstance(value, Mapping) and isinstance(values.get(name), dict):
             _merge(values[name], value)
         else:
@@ -58,7 +61,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _parse(value: str) -> Any:
-    """Read a value as TOML; what is no TOML value is a plain string."""
+    """Parse a TOML value; anything else is taken as a string, so that quotes are optional."""
     try:
         return tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
@@ -69,17 +72,17 @@ def _insert(values: dict[str, Any], path: list[str], value: Any, change: str) ->
     for name in path[:-1]:
         values = values.setdefault(name, {})
         if not isinstance(values, dict):
-            raise InputError(f"--set {change}: {name} is a value, not a section")
+            raise InputError(f"{change}: {name} is a setting, not a section")
     values[path[-1]] = value
 
 
 def write_settings(settings: Any, path: Path) -> None:
-    """Write a dataclass as TOML that `read_settings` reads."""
+    """Write a dataclass as a TOML file for `read_settings`."""
     path.write_text("\n".join(_toml(asdict(settings), "")) + "\n", encoding="utf-8")
 
 
 def _toml(values: Mapping[str, Any], section: str) -> list[str]:
-    """Return the lines of a table: its own values, then its sections."""
+    """Return the lines of a table: first its values, then its sections."""
     lines = [f"[{section}]"] if section else []
     for name, value in values.items():
         if not isinstance(value, Mapping):
@@ -104,6 +107,6 @@ def _toml_value(value: Any) -> str:
 
 
 def check_minutes(max_minutes: float | None) -> None:
-    """Refuse a limit that leaves no time at all."""
+    """Raise `InputError` if a time limit is not positive."""
     if max_minutes is not None and not max_minutes > 0:
         raise InputError(f"max_minutes must be positive, got {max_minutes}")

@@ -1,4 +1,4 @@
-"""Metrics for TensorBoard, which is an extra."""
+"""Metrics for TensorBoard, an optional package."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ from elmore.errors import require
 
 
 class TensorBoard:
-    """Writes the numbers of each record as curves."""
+    """Writes the numbers of metrics records as TensorBoard scalars."""
 
     def __init__(self, folder: Path) -> None:
         require("tensorboard", extra="tensorboard")
@@ -16,7 +16,7 @@ class TensorBoard:
         self._writer = SummaryWriter(str(folder))
 
     def __call__(self, record: dict[str, Any]) -> None:
-        """Add a record of metrics.jsonl."""
+        """Add one record of metrics.jsonl."""
         for name, value in record.items():
             if isinstance(value, dict):
                 for inner, number in value.items():

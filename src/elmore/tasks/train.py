@@ -1,0 +1,281 @@
+"""Files of examples in, a trained task out: what `elmore train` does, as a function.
+
+DIR/config.toml metrics.jsonl checkpoints/   see `elmore.training.run_folder`
+DIR/data.json                                identity of the training, dev and test files
+DIR/metrics.json curves.png                  results of the run
+DIR/...                                      the trained task, see `elmore.tasks.trained`
+"""
+
+import json
+import math
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+
+import elmore
+from elmore.embedder import Embedder, find_device
+from elmore.errors import InputError, MissingExtraError
+from elmore.mix import ScalarMix
+from elmore.tasks import get_task
+from elmore.tasks.config import ElmoConfig, TaskConfig, WordsConfig
+from elmore.tasks.domain import domain_text, finetune_bilm
+from elmore.tasks.fit import Fit
+from elmore.tasks.layers import Watch
+from elmore.tasks.task import Labels, Task, TaskModel
+from elmore.tasks.trained import TASK, TrainedTask, assemble, load_bilm, require_examples
+from elmore.tasks.vectors import WordVectors, read_word_vectors
+from elmore.tasks.words import WordIndex
+from elmore.training.interruption import InterruptedRunError, interruption
+from elmore.training.plots import plot_task
+from elmore.training.run_folder import Report, RunFolder, hardware_name, write_json
+from elmore.training.settings import check_minutes, read_settings
+
+_DATA = "data.json"
+
+
+def read_task_config(
+    task: str, recipe: Path | None = None, changes: Sequence[str] = ()
+) -> TaskConfig:
+    """Return the settings of a task.
+
+    Args:
+        task: Name of the task.
+        recipe: TOML file that overrides the task's defaults.
+        changes: Settings on top of that, such as `training.lr=1e-3`.
+    """
+    config = get_task(task).config
+    return read_settings(config, recipe, changes, base=config())
+
+
+def train_task(
+    task: str | Task[Any, Any, Any],
+    output: Path,
+    *,
+    train: Sequence[Path],
+    dev: Path,
+    test: Path | None = None,
+    config: TaskConfig | None = None,
+    max_minutes: float | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    device: str = "auto",
+    report: Report = lambda _: None,
+    watch: Watch = iter,
+) -> dict[str, Any]:
+    """Train a task, write it to a folder, and return a summary with its scores.
+
+    Args:
+        task: Name of a task in `elmore.tasks.TASKS`, or a task of your own.
+        output: Folder for the model and the run.
+        train: Training files.
+        dev: Dev set, used for early stopping and to select the best weights.
+        test: Test set, scored once after training.
+        config: Settings; the task's defaults if not given.
+        max_minutes: Stop after this many minutes, including the time to read the files.
+        resume: Resume an interrupted run.
+        overwrite: Replace an earlier run in `output`.
+        device: `auto`, `cpu`, `cuda` or `cuda:1`.
+        report: Receives metrics and messages while training; see `Report`.
+        watch: Wraps the iterator over the sentences that the biLM embeds, for example in a
+            progress bar.
+
+    Raises:
+        InterruptedRunError: If SIGINT or SIGTERM stopped the run. It can be resumed.
+    """
+    check_minutes(max_minutes)
+    deadline = math.inf if max_minutes is None else time.monotonic() + 60 * max_minutes
+    task = get_task(task) if isinstance(task, str) else task
+    config = _with_absolute_path(config or task.config())
+    folder = RunFolder(output, TASK)
+    folder.check(resume=resume, overwrite=overwrite)
+    data = {
+        "train": [_file_identity(path) for path in train],
+        "dev": _file_identity(dev),
+        "test": _file_identity(test) if test else None,
+    }
+    if resume:
+        _check_resumable(folder, config, data)
+    # Everything that can fail because of the input comes before the folder is created.
+    examples = _read_examples(task, config, train, dev, test)
+    torch_device = find_device(device)
+    embedder = load_bilm(config.elmo, device)
+    text = domain_text(task, train, config) if embedder and config.elmo.finetune else []
+    vectors = _read_vectors(config.words)
+    labels = task.labels(examples.train)
+    if not resume:
+        folder.create(config)
+        write_json(folder.path / _DATA, data)
+    if text:
+        finetuned = finetune_bilm(
+            config.elmo.model,
+            text,
+            output,
+            max_minutes=max_minutes / 2 if max_minutes is not None else None,
+            device=device,
+            report=report,
+        )
+        embedder = load_bilm(config.elmo, device, str(finetuned))
+    trained = _initialize(task, config, examples.train, labels, vectors, embedder, torch_device)
+    if trained.encode.layers is not None:
+        sentences = (s for part in examples for example in part for s in task.texts(example))
+        trained.encode.layers.prepare(sentences, watch)
+    fit = Fit(
+        task,
+        trained.model,
+        config.training,
+        encode=trained.encode,
+        labels=trained.labels,
+        train=examples.train,
+        dev=examples.dev,
+        folder=folder,
+        deadline=deadline,
+    )
+    records = _train(fit, folder, report, resume=resume)
+    scores = {"dev": records[_best_epoch(records, task.score_name)]["dev"]}
+    if examples.test:
+        scores["test"] = trained.evaluate(examples.test)
+    summary = {
+        "task": task.name,
+        "scores": scores,
+        "data": data,
+        "epochs": fit.epoch,
+        "cut_short": fit.cut_short,
+        "seconds": sum(r["seconds"] + r["dev_seconds"] for r in records),
+        "train_examples": len(examples.train),
+        "parameters": sum(p.numel() for p in trained.model.parameters() if p.requires_grad),
+        "elmo": _layer_weights(trained.model),
+        "hardware": hardware_name(torch_device),
+        "elmore": elmore.__version__,
+        "torch": torch.__version__,
+    }
+    _finish(trained, folder, summary, records, report)
+    return summary
+
+
+class _Examples(NamedTuple):
+    train: list[Any]
+    dev: list[Any]
+    test: list[Any]
+
+
+def _read_examples(
+    task: Task[Any, Any, Any],
+    config: TaskConfig,
+    train: Sequence[Path],
+    dev: Path,
+    test: Path | None,
+) -> _Examples:
+    train_examples = [e for path in train for e in task.read(path, config, training=True)]
+    return _Examples(
+        require_examples(train_examples, train),
+        require_examples(task.read(dev, config), [dev]),
+        require_examples(task.read(test, config), [test]) if test else [],
+    )
+
+
+def _file_identity(path: Path) -> dict[str, Any]:
+    """Return name, size and checksum of a file."""
+    content = path.read_bytes()
+    return {"name": path.name, "bytes": len(content), "crc32": zlib.crc32(content)}
+
+
+def _read_vectors(config: WordsConfig) -> WordVectors:
+    if config.vectors:
+        return read_word_vectors(Path(config.vectors))
+    return WordVectors([], np.zeros((0, config.dim), np.float32))
+
+
+def _with_absolute_path(config: TaskConfig) -> TaskConfig:
+    """Make the path of the biLM absolute, so that the task can be loaded from any folder."""
+    path = Path(config.elmo.model)
+    if not path.exists():  # a model that ships with elmore; a wrong path fails on loading
+        return config
+    return replace(config, elmo=replace(config.elmo, model=str(path.resolve())))
+
+
+def _check_resumable(folder: RunFolder, config: TaskConfig, data: dict[str, Any]) -> None:
+    """Raise `InputError` if settings or data differ from those the run was started with."""
+    saved = read_settings(type(config), folder.settings)
+    folder.require_settings(_relevant(saved), _relevant(config))
+    if json.loads((folder.path / _DATA).read_text(encoding="utf-8")) != data:
+        raise InputError(
+            f"the run in {folder.path} was started with other data; resume it with the same files"
+        )
+
+
+def _relevant(config: TaskConfig) -> TaskConfig:
+    """Ignore the ELMo settings of a baseline, which have no effect."""
+    return replace(config, elmo=ElmoConfig(place="none")) if config.elmo.place == "none" else config
+
+
+def _initialize(
+    task: Task[Any, Any, Any],
+    config: TaskConfig,
+    examples: Sequence[Any],
+    labels: Labels,
+    vectors: WordVectors,
+    embedder: Embedder | None,
+    device: torch.device,
+) -> TrainedTask:
+    """Return a task with its initial weights."""
+    index = WordIndex.of_training(
+        (s for example in examples for s in task.texts(example)),
+        vectors.words,
+        min_count=config.words.min_count,
+        train=config.words.train,
+    )
+    torch.manual_seed(config.training.seed)
+    return assemble(task, config, index, vectors, labels, embedder, device)
+
+
+def _train(fit: Fit, folder: RunFolder, report: Report, *, resume: bool) -> list[dict[str, Any]]:
+    """Train until complete; return the metrics of all epochs."""
+    if resume:
+        fit.restore(report)
+        folder.drop_metrics_after("epoch", fit.epoch)
+    note = {"note": "stopping after this epoch; interrupt again to stop now and lose the epoch"}
+    with interruption(lambda: report(note)) as interrupted:
+        for record in fit.run(interrupted):
+            folder.append_metrics(record)
+            report(record)
+    if not fit.complete:
+        raise InterruptedRunError(f"interrupted after epoch {fit.epoch}; resume to continue")
+    return folder.read_metrics()
+
+
+def _best_epoch(records: Sequence[dict[str, Any]], score: str) -> int:
+    """Return the index of the epoch whose weights were kept: the last one with the best score."""
+    return max(range(len(records)), key=lambda i: (records[i]["dev"][score], i))
+
+
+def _layer_weights(model: TaskModel[Any, Any]) -> dict[str, Any]:
+    """Return gamma and the layer weights of each mix (Figure 2)."""
+    mixes = cast("dict[str, ScalarMix]", dict(model.words.mixes.items()))
+    return {
+        place: {"gamma": mix.gamma.item(), "weights": mix.w.softmax(dim=0).tolist()}
+        for place, mix in mixes.items()
+    }
+
+
+def _finish(
+    trained: TrainedTask,
+    folder: RunFolder,
+    summary: dict[str, Any],
+    records: Sequence[dict[str, Any]],
+    report: Report,
+) -> None:
+    """Write the trained task, the plot and the summary; task.json comes last."""
+    trained.save_model(folder.path)
+    try:
+        plot_task(records, folder.path / "curves.png", trained.task.score_name)
+    except MissingExtraError as error:
+        report({"note": f"no plot of the learning curves: {error}"})
+    write_json(folder.path / "metrics.json", summary)
+    write_json(folder.path / TASK, {**summary, "labels": trained.labels})
+    folder.finish()

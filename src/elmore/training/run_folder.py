@@ -1,0 +1,168 @@
+"""The folder of a training run: checked, created, resumed, completed.
+
+DIR/config.toml     the settings of the run, with all defaults filled in
+DIR/metrics.jsonl   one JSON object per line, appended while training
+DIR/checkpoints/    what an interrupted run resumes from; removed on completion
+"""
+
+import json
+import platform
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from elmore.atomic import atomic_file, refuse_existing
+from elmore.errors import InputError
+from elmore.training.checkpoints import (
+    Checkpoint,
+    DamagedCheckpointError,
+    checkpoint_files,
+    read_checkpoint,
+)
+from elmore.training.settings import write_settings
+
+Report = Callable[[dict[str, Any]], None]
+"""Receives each line of metrics.jsonl, and `{"note": ...}` for messages to the user."""
+
+
+class SavedCheckpoint(NamedTuple):
+    """A checkpoint and the file it was read from."""
+
+    path: Path
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run.
+
+    Args:
+        path: The folder, which need not exist yet.
+        last_file: The file that the run writes last. The run is complete once it exists.
+    """
+
+    path: Path
+    last_file: str
+
+    @property
+    def settings(self) -> Path:
+        """The file with the settings of the run."""
+        return self.path / "config.toml"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run has finished."""
+        return (self.path / self.last_file).exists()
+
+    @property
+    def _metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def _previous(self) -> Path:
+        return self.path.with_name(f".{self.path.name}.previous")
+
+    def check(self, *, resume: bool, overwrite: bool) -> None:
+        """Raise `InputError` unless a run can be started here, or resumed with `resume`."""
+        if resume:
+            if self.complete:
+                raise InputError(f"the run in {self.path} is complete; there is nothing to resume")
+            if not self.settings.exists():
+                raise InputError(f"there is no run to resume in {self.path}; start a new one")
+            return
+        refuse_existing(self.path, overwrite=overwrite)
+        is_run = self.settings.exists()
+        if self.path.is_file() or (self.path.exists() and not is_run and any(self.path.iterdir())):
+            raise InputError(f"{self.path} is not a run of elmore, so it is not overwritten")
+
+    def create(self, settings: Any) -> None:
+        """Create the folder of a new run and write its settings.
+
+        A complete run in its place is moved aside, and deleted by `finish` of the new run. An
+        incomplete one is deleted right away.
+        """
+        if self.complete and not self._previous.exists():
+            self.path.replace(self._previous)
+        elif self.path.exists():
+            shutil.rmtree(self.path)
+        self.path.mkdir(parents=True)
+        write_settings(settings, self.settings)
+
+    def require_settings(self, saved: object, current: object) -> None:
+        """Raise `InputError` if a run is resumed with other settings than it was started with."""
+        if saved != current:
+            raise InputError(
+                f"the run in {self.path} was started with other settings; resume it with those in "
+                f"{self.settings.name}"
+            )
+
+    def append_metrics(self, record: dict[str, Any]) -> None:
+        """Append a line to metrics.jsonl."""
+        with self._metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Return the lines of metrics.jsonl."""
+        if not self._metrics.exists():
+            return []
+        return [json.loads(line) for line in self._metrics.read_text("utf-8").splitlines()]
+
+    def drop_metrics_after(self, counter: str, last: int) -> None:
+        """Drop the lines whose `counter` is above `last`: a resumed run writes them again."""
+        if not self._metrics.exists():
+            return
+        lines = self._metrics.read_text("utf-8").splitlines(keepends=True)
+        # A line without an end was cut off when the process was killed.
+        whole = (line for line in lines if line.endswith("\n"))
+        kept = [line for line in whole if json.loads(line)[counter] <= last]
+        with atomic_file(self._metrics) as temporary:
+            temporary.write_text("".join(kept), encoding="utf-8")
+
+    def newest_checkpoint(self, report: Report) -> SavedCheckpoint | None:
+        """Return the newest intact checkpoint, or None if the run has not written any.
+
+        Damaged files are reported and renamed to `*.damaged`.
+
+        Raises:
+            InputError: If all checkpoints are damaged.
+        """
+        errors = []
+        for path in reversed(checkpoint_files(self.checkpoints)):
+            try:
+                return SavedCheckpoint(path, read_checkpoint(path))
+            except DamagedCheckpointError as error:
+                errors.append(str(error))
+                report({"note": f"{error}; trying the previous checkpoint"})
+                with suppress(FileNotFoundError):  # another process was first
+                    path.rename(path.with_suffix(".damaged"))
+        if errors:
+            raise InputError(f"no checkpoint can be used: {errors[0]}. Start the run again.")
+        return None
+
+    def finish(self) -> None:
+        """Delete what a complete run no longer needs: checkpoints, and the run it replaces."""
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        shutil.rmtree(self._previous, ignore_errors=True)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write an indented JSON file."""
+    with atomic_file(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def hardware_name(device: torch.device) -> str:
+    """Return the name of a GPU, or the architecture of the CPU and its number of threads."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"

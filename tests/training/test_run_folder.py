@@ -1,0 +1,102 @@
+"""Run folders. Oracle: the files that a test has put there."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from elmore.errors import InputError
+from elmore.training.checkpoints import Checkpoint, write_checkpoint
+from elmore.training.run_folder import RunFolder
+
+
+@dataclass
+class Settings:
+    lr: float = 0.5
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder(tmp_path / "run", "model.bin")
+
+
+def complete(folder: RunFolder, content: str) -> None:
+    folder.create(Settings())
+    (folder.path / folder.last_file).write_text(content)
+
+
+def test_new_run_starts_only_where_nothing_is_lost(folder: RunFolder, tmp_path: Path) -> None:
+    folder.check(resume=False, overwrite=False)
+    complete(folder, "old")
+    with pytest.raises(InputError, match="run exists already"):
+        folder.check(resume=False, overwrite=False)
+    folder.check(resume=False, overwrite=True)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter.txt").touch()
+    for path in ("home", "home/letter.txt"):
+        with pytest.raises(InputError, match="is not a run of elmore"):
+            RunFolder(tmp_path / path, "model.bin").check(resume=False, overwrite=True)
+
+
+def test_only_an_incomplete_run_resumes(folder: RunFolder) -> None:
+    with pytest.raises(InputError, match="no run to resume"):
+        folder.check(resume=True, overwrite=False)
+    folder.create(Settings())
+    folder.check(resume=True, overwrite=False)
+    complete(folder, "new")
+    with pytest.raises(InputError, match="is complete; there is nothing to resume"):
+        folder.check(resume=True, overwrite=False)
+
+
+def test_complete_run_is_kept_until_its_replacement_is_complete(folder: RunFolder) -> None:
+    previous = folder.path.with_name(".run.previous") / folder.last_file
+    complete(folder, "old")
+    folder.create(Settings())
+    assert previous.read_text() == "old"
+    folder.create(Settings())  # the incomplete replacement is replaced
+    assert previous.read_text() == "old"
+    complete(folder, "new")
+    folder.finish()
+    assert not previous.parent.exists()
+    assert (folder.path / folder.last_file).read_text() == "new"
+    assert folder.settings.read_text() == "lr = 0.5\n"
+
+
+def test_other_settings_are_rejected(folder: RunFolder) -> None:
+    folder.require_settings(Settings(), Settings())
+    with pytest.raises(InputError, match=r"started with other settings.*config\.toml"):
+        folder.require_settings(Settings(), Settings(lr=0.1))
+
+
+def test_metrics_after_the_checkpoint_are_dropped(folder: RunFolder) -> None:
+    folder.drop_metrics_after("step", 2)
+    assert folder.read_metrics() == []
+    folder.create(Settings())
+    records = [{"step": step, "loss": step / 8} for step in (1, 2, 3)]
+    for record in records:
+        folder.append_metrics(record)
+    assert folder.read_metrics() == records
+    with (folder.path / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(records[0]))  # killed before the end of the line
+    folder.drop_metrics_after("step", 2)
+    assert folder.read_metrics() == records[:2]
+
+
+def test_newest_intact_checkpoint_is_used(folder: RunFolder) -> None:
+    notes: list[dict] = []
+    assert folder.newest_checkpoint(notes.append) is None
+    paths = [
+        write_checkpoint(folder.checkpoints, step, Checkpoint({"x": torch.ones(3)}, {"step": step}))
+        for step in (1, 2)
+    ]
+    paths[1].write_bytes(paths[1].read_bytes()[:-1])
+    path, checkpoint = folder.newest_checkpoint(notes.append)
+    assert (path, checkpoint.facts) == (paths[0], {"step": 1})
+    assert len(notes) == 1
+    assert paths[1].name in notes[0]["note"]
+    assert [p.suffix for p in sorted(folder.checkpoints.iterdir())] == [".safetensors", ".damaged"]
+    paths[0].write_bytes(b"")
+    with pytest.raises(InputError, match=r"no checkpoint can be used: .*step-000000001"):
+        folder.newest_checkpoint(notes.append)
