@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from elmore.mix import max_pool, mean_pool
-from elmore.tasks.modules.attention import attend, masked_softmax
+from elmore.tasks.modules.attention import dot_attention, masked_softmax
 from elmore.tasks.modules.pooling import AttentivePool, min_pool
 from elmore.tasks.sentiment.model import BatchNorm, Maxout, maxout_layers, relu_layers
 
@@ -25,7 +25,7 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 def test_attention_is_an_average_by_softmax_of_dot_products() -> None:
     queries, keys = torch.randn(3, 4, 6), torch.randn(3, 5, 6)
 
-    found = attend(queries, keys, mask_of(LENGTHS)).numpy()
+    found = dot_attention(queries, keys, mask_of(LENGTHS)).numpy()
 
     for b, length in enumerate(LENGTHS):
         words = keys[b, :length].numpy()
@@ -45,7 +45,7 @@ def test_no_word_to_attend_to_gives_zeros_and_sound_gradients() -> None:
     mask = torch.tensor([[True] * 4, [False] * 4])
 
     pool = AttentivePool(6)
-    results = (attend(x, x, mask), pool(x, mask), min_pool(x, mask))
+    results = (dot_attention(x, x, mask), pool(x, mask), min_pool(x, mask))
     sum(result.sum() for result in results).backward()
 
     assert all((result[1] == 0).all() for result in results)

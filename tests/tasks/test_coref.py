@@ -9,8 +9,9 @@ from rich.markup import render
 
 from elmore.errors import InputError
 from elmore.tasks import get_task, load_task, read_task_config, train_task
-from elmore.tasks.coref.data import CorefExample, Mention
+from elmore.tasks.coref.data import CorefExample
 from elmore.tasks.coref.task import Coref
+from elmore.tasks.spans import Span
 
 STORIES = [
     ("bc/a", "Ada|1 met|- Bob|2 .|-", "She|1 knew|- him|2 .|-"),
@@ -65,7 +66,7 @@ def test_learns_a_few_documents_and_keeps_what_it_learned(
 
 
 EXAMPLE = CorefExample("", "", [["The", "man", "of", "[sea]"], ["It", "saw", "him"]], ["-"] * 7, [])
-FOUND = [[Mention(0, 4), Mention(6, 7)], [Mention(3, 4), Mention(4, 5)]]
+FOUND = [[Span(0, 4), Span(6, 7)], [Span(3, 4), Span(4, 5)]]
 
 
 def test_answers_for_people_have_numbers() -> None:
@@ -91,7 +92,7 @@ def test_a_line_is_a_document() -> None:
     example = Coref().parse("Mr. Fox ran. He hid!", str.split)
     assert example.sentences == [["Mr.", "Fox", "ran."], ["He", "hid!"]]
     assert len(example.speakers) == 5
-    with pytest.raises(InputError, match="expected a document a line"):
+    with pytest.raises(InputError, match="expected a document, got an empty line"):
         Coref().parse(" ", str.split)
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from elmore.errors import InputError
-from elmore.tasks.coref.data import CorefExample, Mention, cut, genre_of, read_coreference
+from elmore.tasks.coref.data import CorefExample, genre_of, read_coreference, split_document
+from elmore.tasks.spans import Span
 
 ONTONOTES = """\
 #begin document (bc/cctv/00/cctv_0001); part 001
@@ -39,9 +40,9 @@ def test_documents_as_ontonotes_has_them(tmp_path: Path) -> None:
         sentences=[["The", "head", "of", "it", "slept"], ["He", "saw", "it"]],
         speakers=["Ann"] * 5 + ["Bob"] * 3,
         clusters=[
-            [Mention(0, 2)],
-            [Mention(0, 4), Mention(5, 6)],
-            [Mention(3, 4), Mention(7, 8)],
+            [Span(0, 2)],
+            [Span(0, 4), Span(5, 6)],
+            [Span(3, 4), Span(7, 8)],
         ],
     )
 
@@ -53,7 +54,7 @@ def test_tabs_crlf_and_nested_mentions_of_one_cluster(tmp_path: Path) -> None:
     [document] = read_coreference(write(tmp_path, text))
     assert document.sentences == [["w 0", "w 1", "w 2", "w 3", "w 4"]]
     # The span 3:4 is in two clusters: the first one has it.
-    assert document.clusters == [[Mention(0, 2), Mention(0, 3)], [Mention(3, 4)]]
+    assert document.clusters == [[Span(0, 2), Span(0, 3)], [Span(3, 4)]]
 
 
 def test_the_genre_is_in_the_name() -> None:
@@ -69,7 +70,10 @@ def row(mark: str, columns: int = 12) -> str:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["#begin document (d); part 000", "a word"], "line 2: expected the columns of CoNLL-2012"),
+        (
+            ["#begin document (d); part 000", "a word"],
+            "line 2: expected at least 12",
+        ),
         (["#begin document (d); part 000", row("-"), row("-", 13)], "line 3: expected 12 columns"),
         (["#begin document (d); part 000", row("12")], r"line 2: expected coreference such as"),
         (["#begin document (d); part 000", row("(1|x")], r"line 2: .*got '\(1\|x'"),
@@ -89,16 +93,16 @@ def test_a_cut_document_has_all_its_words_and_mentions() -> None:
         "bc",
         [["a", "b"], ["c"], ["d", "e"], ["f"], ["g"]],
         list("1122334"),
-        [[Mention(0, 2), Mention(2, 3), Mention(6, 7)], [Mention(4, 5)]],
+        [[Span(0, 2), Span(2, 3), Span(6, 7)], [Span(4, 5)]],
     )
-    assert list(cut(document, 5)) == [document]
-    first, second, third = cut(document, 2)
-    assert first == CorefExample("d", "bc", [["a", "b"]], list("11"), [[Mention(0, 2)]])
+    assert list(split_document(document, 5)) == [document]
+    first, second, third = split_document(document, 2)
+    assert first == CorefExample("d", "bc", [["a", "b"]], list("11"), [[Span(0, 2)]])
     assert second.sentences == [["c"], ["d", "e"]]
     assert second.speakers == list("223")
-    assert second.clusters == [[Mention(0, 1)], [Mention(2, 3)]]
+    assert second.clusters == [[Span(0, 1)], [Span(2, 3)]]
     assert third.sentences == [["f"], ["g"]]
-    assert third.clusters == [[Mention(1, 2)]]
+    assert third.clusters == [[Span(1, 2)]]
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 from scorch import scores as scorch
 
-from elmore.tasks.coref.data import Mention
-from elmore.tasks.coref.metric import best_pairs, coref_scores
+from elmore.tasks.coref.metric import coref_scores, linear_assignment
+from elmore.tasks.spans import Span
 
 
-def clusters(text: str) -> list[list[Mention]]:
+def clusters(text: str) -> list[list[Span]]:
     """`abc de` -> two clusters, of mentions that are as long as a letter."""
-    return [[Mention(ord(letter), ord(letter) + 1) for letter in part] for part in text.split()]
+    return [[Span(ord(letter), ord(letter) + 1) for letter in part] for part in text.split()]
 
 
 def score(key: str, response: str) -> dict[str, float]:
@@ -91,7 +91,7 @@ def values(rows: int, columns: int, seed: int) -> np.ndarray:
 @pytest.mark.parametrize(("rows", "columns"), [(0, 3), (3, 0), (1, 1), (2, 5), (5, 2), (5, 5)])
 def test_pairs_are_the_best_of_all_permutations(rows: int, columns: int, seed: int) -> None:
     value = values(rows, columns, seed)
-    pairs = best_pairs(value)
+    pairs = linear_assignment(value)
     assert len({row for row, _ in pairs}) == len({column for _, column in pairs}) == len(pairs)
     wide = value if rows <= columns else value.T
     best = max(
@@ -105,7 +105,7 @@ def test_pairs_are_the_best_of_all_permutations(rows: int, columns: int, seed: i
 def test_pairs_are_those_of_scipy(shape: tuple[int, int]) -> None:
     value = values(*shape, seed=0)
     expected = value[linear_sum_assignment(value, maximize=True)].sum()
-    assert sum(value[pair] for pair in best_pairs(value)) == pytest.approx(expected)
+    assert sum(value[pair] for pair in linear_assignment(value)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -123,9 +123,9 @@ def test_scores_are_those_of_scorch(seed: int) -> None:
         check(found, name, precision, recall)
 
 
-def random_clusters(draw: np.random.Generator) -> list[list[Mention]]:
+def random_clusters(draw: np.random.Generator) -> list[list[Span]]:
     """Clusters of some of 30 mentions."""
     chosen = draw.permutation(30)[: draw.integers(5, 30)]
     of = draw.integers(0, 8, len(chosen))
-    groups = [[Mention(int(i), int(i) + 1) for i in chosen[of == c]] for c in range(8)]
+    groups = [[Span(int(i), int(i) + 1) for i in chosen[of == c]] for c in range(8)]
     return [group for group in groups if group]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from elmore.tasks.config import ElmoConfig, WordsConfig
 from elmore.tasks.coref.config import CorefConfig, RankerConfig
-from elmore.tasks.coref.data import CorefExample, Mention
+from elmore.tasks.coref.data import CorefExample
 from elmore.tasks.coref.model import (
     CorefRanker,
     FeedForward,
@@ -21,13 +21,14 @@ from elmore.tasks.coref.model import (
     SpanEncoder,
     Spans,
     antecedent_loss,
-    best_spans,
+    build_clusters,
     candidate_spans,
-    cluster_of,
-    clusters_of,
+    cluster_ids,
+    prune_spans,
     word_rows,
 )
 from elmore.tasks.coref.task import Coref
+from elmore.tasks.spans import Span
 from elmore.tasks.vectors import WordVectors
 from elmore.tasks.words import WordEncoder, WordIndex, Words
 
@@ -35,21 +36,21 @@ FFNN = FeedForward(hidden=6, num_layers=2, dropout=0.0)
 LABELS = {"genres": ["bc", "nw"]}
 
 
-def document(*sentences: str, genre: str = "bc", clusters: list[list[Mention]]) -> CorefExample:
+def document(*sentences: str, genre: str = "bc", clusters: list[list[Span]]) -> CorefExample:
     split = [sentence.split() for sentence in sentences]
     speakers = [str(row % 2) for row, words in enumerate(split) for _ in words]
     return CorefExample("d", genre, split, speakers, clusters)
 
 
 DOCUMENTS = [
-    document("Ada saw the old bank", "She slept", clusters=[[Mention(0, 1), Mention(5, 6)]]),
+    document("Ada saw the old bank", "She slept", clusters=[[Span(0, 1), Span(5, 6)]]),
     document("It rained", genre="xx", clusters=[]),
     document(
         "The old man of the sea saw it",
         "He",
         "The sea sang",
         genre="nw",
-        clusters=[[Mention(0, 6), Mention(8, 9)], [Mention(4, 6), Mention(7, 8), Mention(9, 11)]],
+        clusters=[[Span(0, 6), Span(8, 9)], [Span(4, 6), Span(7, 8), Span(9, 11)]],
     ),
 ]
 
@@ -93,7 +94,7 @@ def cross(a: tuple[int, int], b: tuple[int, int]) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_best_spans_do_not_cross(seed: int) -> None:
+def test_the_prune_spans_do_not_cross(seed: int) -> None:
     draw = torch.Generator().manual_seed(seed)
     spans = candidate_spans(torch.tensor([7, 5]), 5)
     pairs = list(zip(spans.start.tolist(), spans.end.tolist(), strict=True))
@@ -102,7 +103,7 @@ def test_the_best_spans_do_not_cross(seed: int) -> None:
     for i in sorted(range(len(pairs)), key=lambda i: -scores[i].item()):
         if len(expected) < 10 and not any(cross(pairs[i], pairs[j]) for j in expected):
             expected.append(i)
-    found = best_spans(scores, spans, 10)
+    found = prune_spans(scores, spans, 10)
     assert found.tolist() == sorted(expected, key=pairs.__getitem__)
 
 
@@ -183,15 +184,15 @@ def test_a_single_span_has_no_antecedent() -> None:
 def test_spans_know_their_clusters() -> None:
     spans = Spans(torch.tensor([0, 0, 3]), torch.tensor([1, 2, 5]))
     mentions = torch.tensor([[0, 2, 1], [3, 5, 2], [3, 9, 2]])
-    assert cluster_of(spans, mentions).tolist() == [0, 1, 2]
-    assert cluster_of(spans, torch.zeros(0, 3).long()).tolist() == [0, 0, 0]
+    assert cluster_ids(spans, mentions).tolist() == [0, 1, 2]
+    assert cluster_ids(spans, torch.zeros(0, 3).long()).tolist() == [0, 0, 0]
 
 
 def test_clusters_are_the_transitive_closure() -> None:
-    a, b, c, d, e = (Mention(i, i + 1) for i in range(5))
+    a, b, c, d, e = (Span(i, i + 1) for i in range(5))
     # c -> a, d -> b, e -> c
-    assert clusters_of([a, b, c, d, e], [0, 0, 2, 2, 2]) == [[a, c, e], [b, d]]
-    assert clusters_of([a, b], [0, 0]) == []
+    assert build_clusters([a, b, c, d, e], [0, 0, 2, 2, 2]) == [[a, c, e], [b, d]]
+    assert build_clusters([a, b], [0, 0]) == []
 
 
 def test_a_batch_is_as_its_documents_alone() -> None:

@@ -5,15 +5,22 @@ from itertools import pairwise, product
 import pytest
 import torch
 
-from elmore.tasks.modules.crf import CRF, NEVER, Chain, constraints, log_partition, viterbi
-from elmore.tasks.spans import may_follow
+from elmore.tasks.modules.crf import (
+    CRF,
+    FORBIDDEN,
+    Transitions,
+    constraints,
+    log_partition,
+    viterbi,
+)
+from elmore.tasks.spans import may_follow_bioes
 
 K, LENGTHS = 3, (4, 1, 3)
 
 
 @pytest.fixture
 def crf() -> CRF:
-    crf = CRF(Chain(torch.zeros(K, K), torch.zeros(K), torch.zeros(K)))
+    crf = CRF(Transitions(torch.zeros(K, K), torch.zeros(K), torch.zeros(K)))
     for parameter in crf.parameters():
         torch.nn.init.normal_(parameter)
     return crf
@@ -27,26 +34,26 @@ def scores() -> torch.Tensor:
 MASK = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
 
 
-def score_of(path: tuple[int, ...], scores: torch.Tensor, chain: Chain) -> float:
-    total = float(chain.first[path[0]] + chain.last[path[-1]])
+def score_of(path: tuple[int, ...], scores: torch.Tensor, transitions: Transitions) -> float:
+    total = float(transitions.first[path[0]] + transitions.last[path[-1]])
     total += sum(float(scores[t, tag]) for t, tag in enumerate(path))
-    return total + sum(float(chain.follow[a, b]) for a, b in pairwise(path))
+    return total + sum(float(transitions.follow[a, b]) for a, b in pairwise(path))
 
 
 def test_likelihood_and_best_path(crf: CRF, scores: torch.Tensor) -> None:
-    chain = Chain(*(x.detach() for x in crf.chain()))
+    transitions = Transitions(*(x.detach() for x in crf.transitions()))
     tags = torch.randint(K, MASK.shape)
     nll = crf(scores, tags, MASK)
     best = crf.decode(scores, MASK)
+    log_z = log_partition(scores, MASK, transitions)
     for b, length in enumerate(LENGTHS):
-        every = {
-            path: score_of(path, scores[b], chain) for path in product(range(K), repeat=length)
-        }
-        total = torch.tensor(list(every.values()), dtype=torch.float64).logsumexp(0)
-        assert log_partition(scores, MASK, chain)[b].item() == pytest.approx(total.item(), abs=1e-4)
-        right = every[tuple(tags[b, :length].tolist())]
-        assert nll[b].item() == pytest.approx(total.item() - right, abs=1e-4)
-        assert tuple(best[b]) == max(every, key=every.__getitem__)
+        paths = product(range(K), repeat=length)
+        score = {path: score_of(path, scores[b], transitions) for path in paths}
+        total = torch.tensor(list(score.values()), dtype=torch.float64).logsumexp(0).item()
+        assert log_z[b].item() == pytest.approx(total, abs=1e-4)
+        gold = score[tuple(tags[b, :length].tolist())]
+        assert nll[b].item() == pytest.approx(total - gold, abs=1e-4)
+        assert tuple(best[b]) == max(score, key=score.__getitem__)
 
 
 def test_padding_changes_nothing(crf: CRF, scores: torch.Tensor) -> None:
@@ -62,16 +69,17 @@ def test_padding_changes_nothing(crf: CRF, scores: torch.Tensor) -> None:
 
 def test_what_may_not_follow_never_does() -> None:
     tags = ["O", "B-A", "I-A", "E-A", "S-A", "B-B", "I-B", "E-B", "S-B"]
-    chain = constraints(tags, may_follow)
-    assert chain.follow[tags.index("B-A"), tags.index("E-B")] == NEVER
-    for path in viterbi(10 * torch.randn(50, 7, len(tags)), torch.ones(50, 7).bool(), chain):
+    transitions = constraints(tags, may_follow_bioes)
+    assert transitions.follow[tags.index("B-A"), tags.index("E-B")] == FORBIDDEN
+    scores, mask = 10 * torch.randn(50, 7, len(tags)), torch.ones(50, 7).bool()
+    for path in viterbi(scores, mask, transitions):
         named = [None, *(tags[i] for i in path), None]
-        assert all(may_follow(a, b) for a, b in pairwise(named))
+        assert all(may_follow_bioes(a, b) for a, b in pairwise(named))
 
 
 def test_gradients_are_numbers_under_constraints() -> None:
     tags = ["O", "B-A", "I-A", "E-A", "S-A"]
-    crf = CRF(constraints(tags, may_follow))
+    crf = CRF(constraints(tags, may_follow_bioes))
     scores = torch.randn(2, 3, len(tags), requires_grad=True)
     crf(scores, torch.tensor([[0, 4, 0], [1, 2, 3]]), torch.ones(2, 3).bool()).sum().backward()
     assert scores.grad is not None

@@ -19,7 +19,7 @@ from elmore.tasks import get_task, load_task, read_task_config, train_task
 from elmore.tasks.fit import Fit, prefetch
 from elmore.tasks.ner.data import NerExample, read_entities
 from elmore.tasks.ner.task import Ner
-from elmore.tasks.spans import Span
+from elmore.tasks.spans import LabeledSpan
 from elmore.tasks.trained import TrainedTask
 from elmore.training.interruption import InterruptedRunError
 from tests.cli.conftest import refused
@@ -45,10 +45,10 @@ def test_columns_to_sentences(conll: Path, tmp_path: Path) -> None:
     examples = read_entities(conll)
     assert len(examples) == 4
     assert examples[1].tokens == ["Paris", "is", "far", "from", "New", "York", "."]
-    assert examples[1].entities == [Span("LOC", 0, 1), Span("LOC", 4, 6)]
+    assert examples[1].entities == [LabeledSpan("LOC", 0, 1), LabeledSpan("LOC", 4, 6)]
     (tmp_path / "tabs").write_text("-DOCSTART-\tO\n\nNew York\tNNP\tS-LOC\nx\tNN\tO\n\n\n\n")
     [only] = read_entities(tmp_path / "tabs")
-    assert only == (["New York", "x"], [Span("LOC", 0, 1)])
+    assert only == (["New York", "x"], [LabeledSpan("LOC", 0, 1)])
 
 
 @pytest.mark.parametrize(

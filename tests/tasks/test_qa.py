@@ -62,7 +62,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def texts_of(example: QaExample) -> list[str]:
-    return [example.passage.slice(*span) for span in example.spans]
+    return [example.passage.text_of(span) for span in example.spans]
 
 
 def test_answers_are_found_in_the_passage(file: Path) -> None:
@@ -112,27 +112,27 @@ AT = r"x\.json: data\[0\]\.paragraphs\[0\]"
         ([], r"x\.json: expected an object with 'data', got \[\]"),
         ({}, r"x\.json: data: expected a list, but it is missing"),
         ({"data": [3]}, r"x\.json: data\[0\]: expected an object with 'paragraphs', got 3"),
-        (squad((3, [])), rf"{AT}\.context: expected a text, got 3"),
+        (squad((3, [])), rf"{AT}\.context: expected a string, got 3"),
         (squad((" ", [])), rf"{AT}\.context: expected a text, got ' '"),
         (squad((ADA, None)), rf"{AT}\.qas: expected a list, got None"),
-        (damaged(question=...), rf"{AT}\.qas\[0\]\.question: expected a text, but it is missing"),
+        (damaged(question=...), rf"{AT}\.qas\[0\]\.question: expected a string, but it is missing"),
         (damaged(question=""), rf"{AT}\.qas\[0\]\.question: expected a question, got ''"),
         (damaged(answers=[]), r"\.qas\[0\]\.answers: expected at least one; in SQuAD 1.1"),
         (
             damaged(answers=[{"text": "Ada"}]),
-            r"\.answers\[0\]\.answer_start: expected a whole number, but it is missing",
+            r"\.answers\[0\]\.answer_start: expected an integer, but it is missing",
         ),
         (
             damaged(answers=[{"text": "Ada", "answer_start": True}]),
-            r"\.answers\[0\]\.answer_start: expected a whole number, got True",
+            r"\.answers\[0\]\.answer_start: expected an integer, got True",
         ),
         (
             damaged(answers=[{"text": "Ada", "answer_start": 4}]),
-            r"answer_start: expected the character .* where 'Ada' begins, got 4, .* 'Lov'",
+            r"answer_start: expected the offset of 'Ada' .* got 4, where .* 'Lov'",
         ),
         (
             damaged(answers=[{"text": "London.", "answer_start": -7}]),
-            "'London.' begins, got -7, where it says ''",
+            r"offset of 'London.' .* got -7, where the context has ''",
         ),
         (
             damaged(answers=[{"text": " ", "answer_start": 3}]),

@@ -16,12 +16,13 @@ from elmore.tasks.qa.data import QaExample
 from elmore.tasks.qa.model import QaBatch, Reader, best_spans
 from elmore.tasks.qa.task import Qa
 from elmore.tasks.qa.tokens import tokenize
+from elmore.tasks.spans import Span
 from elmore.tasks.vectors import WordVectors
 from elmore.tasks.words import WordEncoder, WordIndex, Words
 
 PASSAGES = ["Ada was born in London and died in London , too .", "Paris .", "York"]
 QUESTIONS = ["Where was Ada born ?", "What ?", "And where is the city of York now ?"]
-SPANS = [[(4, 5), (8, 9)], [(0, 1)], [(0, 1)]]
+SPANS = [[Span(4, 5), Span(8, 9)], [Span(0, 1)], [Span(0, 1)]]
 EXAMPLES = [
     QaExample(tokenize(question), tokenize(passage), spans, [])
     for question, passage, spans in zip(QUESTIONS, PASSAGES, SPANS, strict=True)
@@ -107,14 +108,14 @@ def test_a_word_alone_hears_nothing_of_itself() -> None:
 @pytest.mark.parametrize("length", [1, 3, 17])
 def test_the_best_span_is_that_of_brute_force(length: int) -> None:
     start, end = torch.randn(2, 40, 6).log_softmax(dim=-1)
-    spans, log_p = best_spans(start, end, length)
+    first, last, log_p = best_spans(start, end, length)
     for b in range(40):
         score, i, j = max(
             (float(start[b, i] + end[b, j]), i, j)
             for i in range(6)
             for j in range(i, min(6, i + length))
         )
-        assert spans[:, b].tolist() == [i, j]
+        assert (first[b].item(), last[b].item()) == (i, j)
         assert float(log_p[b]) == pytest.approx(score)
 
 

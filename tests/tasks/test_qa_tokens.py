@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.tasks.qa.tokens import tokenize
+from elmore.tasks.spans import Span
 from elmore.text.split import split_sentences
 from elmore.text.tokenize import tokenize as tokenize_moses
 
@@ -66,20 +67,20 @@ def test_the_fewest_tokens_that_cover_some_characters(text: str, data: st.DataOb
 
 def test_a_cut_text_keeps_its_first_tokens() -> None:
     tokens = tokenize("one two three")
-    assert tokens.cut(3) is tokens
-    short = tokens.cut(2)
+    assert tokens.truncate(3) is tokens
+    short = tokens.truncate(2)
     assert short.words == ["one", "two"]
     assert np.array_equal(short.ends, [3, 7])
-    assert tokens.slice(1, 3) == "two three"
-    assert tokens.place(1, 3) == (4, 13)
+    assert tokens.text_of(Span(1, 3)) == "two three"
+    assert tokens.offsets(Span(1, 3)) == (4, 13)
 
 
 def test_tokens_know_their_sentences() -> None:
     tokens = tokenize("Dr. Ada died. She was 36! (Or so.) ")
     expected = ["Dr. Ada died .", "She was 36 !", "( Or so . )"]
     assert [" ".join(words) for words in tokens.sentences] == expected
-    assert tokens.cut(6).sentences == [expected[0].split(), ["She", "was"]]
-    assert tokens.cut(4).sentences == [expected[0].split()]
+    assert tokens.truncate(6).sentences == [expected[0].split(), ["She", "was"]]
+    assert tokens.truncate(4).sentences == [expected[0].split()]
     assert tokenize(" ").sentences == []
 
 

@@ -15,7 +15,7 @@ from elmore.tasks import get_task, load_task, read_task_config, train_task
 from elmore.tasks.config import ElmoConfig, WordsConfig
 from elmore.tasks.domain import domain_text
 from elmore.tasks.sentiment.config import BCNConfig
-from elmore.tasks.sentiment.data import SentimentExample, parse_tree, read_sentiment
+from elmore.tasks.sentiment.data import SCALE, SentimentExample, parse_tree, read_sentiment
 from elmore.tasks.sentiment.model import BCN
 from elmore.tasks.vectors import WordVectors
 from elmore.tasks.words import WordEncoder, WordIndex, Words
@@ -36,15 +36,15 @@ def test_a_tree_is_its_words_and_phrases() -> None:
     tokens, phrases = parse_tree(TREE)
     assert tokens == ["The", "film", "is", "great", "."]
     assert [(label, " ".join(tokens[start:end])) for label, start, end in phrases] == [
-        (2, "The"),
-        (2, "film"),
-        (2, "The film"),
-        (2, "is"),
-        (4, "great"),
-        (3, "is great"),
-        (2, "."),
-        (4, "is great ."),
-        (4, "The film is great ."),
+        ("neutral", "The"),
+        ("neutral", "film"),
+        ("neutral", "The film"),
+        ("neutral", "is"),
+        ("very positive", "great"),
+        ("positive", "is great"),
+        ("neutral", "."),
+        ("very positive", "is great ."),
+        ("very positive", "The film is great ."),
     ]
 
 
@@ -70,7 +70,8 @@ def test_random_trees_are_read_as_they_were_written() -> None:
         text, words, phrases = write(4)
         tokens, found = parse_tree(text)
         assert tokens == words
-        assert [(label, tuple(tokens[start:end])) for label, start, end in found] == phrases
+        expected = [(SCALE[label], words) for label, words in phrases]
+        assert [(label, tuple(tokens[start:end])) for label, start, end in found] == expected
 
 
 def test_sentences_alone_or_with_their_phrases(trees: Path) -> None:
@@ -149,8 +150,8 @@ def test_labels_of_another_scale_are_refused(tmp_path: Path, classes: Literal[2,
         ("(3 (2 It) (3 works)", r"as many \) as \("),
         ("(3 (2 It) (3 works)))", "nothing after it"),
         ("(7 (2 It) (3 works))", "label from 0 to 4 after .*'7'"),
-        ("(3 (2 It) works)", "'works' in parentheses of its own"),
-        ("(3 It (3 works))", r"'\(' in parentheses of its own"),
+        ("(3 (2 It) works)", "'works' in its own parentheses"),
+        ("(3 It (3 works))", r"'\(' in its own parentheses"),
         ("(3 (2 It) (3))", "a phrase between parentheses"),
         ("(", "label from 0 to 4"),
         ("It works .", "expected a tree such as"),

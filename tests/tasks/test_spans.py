@@ -7,9 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmore.errors import InputError
-from elmore.tasks.spans import Span, may_follow, may_follow_iob2, span_f1, spans_of, tags_of
+from elmore.tasks.spans import (
+    LabeledSpan,
+    all_tags,
+    decode_tags,
+    encode_tags,
+    may_follow_bioes,
+    may_follow_iob2,
+    span_f1,
+    tag_ids,
+)
 
-ENTITIES = [Span("ORG", 0, 1), Span("PER", 2, 4), Span("PER", 4, 5)]
+S = LabeledSpan
+ENTITIES = [S("ORG", 0, 1), S("PER", 2, 4), S("PER", 4, 5)]
 TAGS = {
     "iob1": ["I-ORG", "O", "I-PER", "I-PER", "B-PER", "O"],
     "iob2": ["B-ORG", "O", "B-PER", "I-PER", "B-PER", "O"],
@@ -19,57 +29,76 @@ TAGS = {
 
 @pytest.mark.parametrize("scheme", TAGS)
 def test_three_ways_to_write_the_same_entities(scheme) -> None:
-    assert spans_of(TAGS[scheme]) == ENTITIES
-    assert tags_of(ENTITIES, 6, scheme) == TAGS[scheme]
+    assert decode_tags(TAGS[scheme]) == ENTITIES
+    assert encode_tags(ENTITIES, 6, scheme) == TAGS[scheme]
 
 
 @pytest.mark.parametrize(
     ("tags", "expected"),
     [
-        (["I-A", "I-B"], [Span("A", 0, 1), Span("B", 1, 2)]),  # another kind is another span
-        (["O", "I-A", "I-A"], [Span("A", 1, 3)]),
-        (["B-A", "B-A"], [Span("A", 0, 1), Span("A", 1, 2)]),
-        (["U-A", "B-A", "L-A"], [Span("A", 0, 1), Span("A", 1, 3)]),
-        (["E-A", "I-A"], [Span("A", 0, 1), Span("A", 1, 2)]),  # an end ends
+        (
+            ["I-A", "I-B"],
+            [S("A", 0, 1), S("B", 1, 2)],
+        ),  # another kind is another span
+        (["O", "I-A", "I-A"], [S("A", 1, 3)]),
+        (["B-A", "B-A"], [S("A", 0, 1), S("A", 1, 2)]),
+        (["U-A", "B-A", "L-A"], [S("A", 0, 1), S("A", 1, 3)]),
+        (["E-A", "I-A"], [S("A", 0, 1), S("A", 1, 2)]),  # an end ends
         ([], []),
         (["O", "O"], []),
     ],
 )
-def test_tags_are_read_as_the_shared_task_does(tags: list[str], expected: list[Span]) -> None:
-    assert spans_of(tags) == expected
+def test_tags_are_read_as_the_shared_task_does(tags: list[str], expected: list[S]) -> None:
+    assert decode_tags(tags) == expected
 
 
 def test_no_tag_is_named() -> None:
     with pytest.raises(InputError, match="expected a tag such as O, B-PER or I-PER, got 'PER'"):
-        spans_of(["O", "PER"])
+        decode_tags(["O", "PER"])
 
 
 @st.composite
-def sentences(draw: st.DrawFn) -> tuple[list[Span], int]:
+def sentences(draw: st.DrawFn) -> tuple[list[S], int]:
     spans, position = [], 0
     for _ in range(draw(st.integers(0, 5))):
         start = position + draw(st.integers(0, 2))
         position = start + draw(st.integers(1, 3))
-        spans.append(Span(draw(st.sampled_from(["A", "B"])), start, position))
+        spans.append(S(draw(st.sampled_from(["A", "B"])), start, position))
     return spans, position + draw(st.integers(0, 2))
 
 
 @given(sentences(), st.sampled_from(["iob1", "iob2", "bioes"]))
 def test_spans_go_round(sentence, scheme) -> None:
     spans, length = sentence
-    tags = tags_of(spans, length, scheme)
+    tags = encode_tags(spans, length, scheme)
     assert len(tags) == length
-    assert spans_of(tags) == spans
-    rule = {"bioes": may_follow, "iob2": may_follow_iob2}.get(scheme)
+    assert decode_tags(tags) == spans
+    rule = {"bioes": may_follow_bioes, "iob2": may_follow_iob2}.get(scheme)
     if rule:  # what is written is what the rules of decoding allow
         path = [None, *tags, None]
         assert all(rule(a, b) for a, b in pairwise(path) if length)
 
 
 def test_f1_counts_whole_spans() -> None:
-    gold = [[Span("A", 0, 2), Span("B", 3, 4)], [Span("A", 0, 1)]]
-    found = [[Span("A", 0, 2), Span("A", 3, 4)], []]  # one right, one of the wrong kind
+    gold = [[S("A", 0, 2), S("B", 3, 4)], [S("A", 0, 1)]]
+    found = [
+        [S("A", 0, 2), S("A", 3, 4)],
+        [],
+    ]  # one right, one of the wrong kind
     scores = span_f1(gold, found)
     assert scores == {"f1": pytest.approx(0.4), "precision": 0.5, "recall": pytest.approx(1 / 3)}
     assert span_f1(gold, gold)["f1"] == 1
     assert span_f1([[]], [[]])["f1"] == 0
+
+
+def test_tag_ids_of_a_padded_batch() -> None:
+    tags = all_tags({"B", "A"}, "bioes")
+    assert tags == ["O", "B-A", "I-A", "E-A", "S-A", "B-B", "I-B", "E-B", "S-B"]
+    assert all_tags({"B", "A"}, "iob2") == ["O", "B-A", "I-A", "B-B", "I-B"]
+    sentences = [
+        [S("A", 1, 4)],
+        [S("B", 0, 1), S("unseen", 1, 2)],
+        [],
+    ]
+    ids = tag_ids(sentences, [4, 2, 0], tags, "bioes", padding=-1)
+    assert ids.tolist() == [[0, 1, 2, 3], [8, 0, -1, -1], [-1, -1, -1, -1]]

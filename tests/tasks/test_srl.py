@@ -10,10 +10,11 @@ import torch
 from elmore.errors import InputError
 from elmore.tasks import get_task, load_task, read_task_config, train_task
 from elmore.tasks.conll2012 import read_documents
-from elmore.tasks.spans import Span
+from elmore.tasks.spans import LabeledSpan
 from elmore.tasks.srl.data import SrlExample, read_frames
 from elmore.tasks.srl.task import Srl
 
+S = LabeledSpan
 SMALL = (
     "words.dim=16",
     "labeler.hidden=16",
@@ -46,9 +47,9 @@ FRAMES = [
     SrlExample(
         ["She", "gave", "up", "the", "ruling", "house"],
         1,
-        [Span("ARG0", 0, 1), Span("V", 1, 3), Span("ARG1", 3, 6)],
+        [S("ARG0", 0, 1), S("V", 1, 3), S("ARG1", 3, 6)],
     ),
-    SrlExample(["Go"], 0, [Span("V", 0, 1)]),
+    SrlExample(["Go"], 0, [S("V", 0, 1)]),
 ]
 
 
@@ -69,7 +70,11 @@ def test_frames_are_read_from_columns(tmp_path: Path, good: str) -> None:
     assert [first, third] == FRAMES
     assert second.tokens == first.tokens
     assert second.predicate == 4
-    assert second.roles == [Span("R-ARG0", 3, 4), Span("V", 4, 5), Span("C-ARG1", 5, 6)]
+    assert second.roles == [
+        S("R-ARG0", 3, 4),
+        S("V", 4, 5),
+        S("C-ARG1", 5, 6),
+    ]
 
 
 def test_tabs_missing_ends_and_missing_names_change_nothing(tmp_path: Path, good: str) -> None:
@@ -100,7 +105,7 @@ def test_documents_keep_names_and_line_numbers(tmp_path: Path, good: str) -> Non
         ("(V*)  ", "(W*)  ", "line 2, column 13: expected one predicate, .* found 0"),
         ("(C-ARG1*)", "(V*)", "line 2, column 13: expected one predicate, .* found 2"),
         ("  *)  ", "  ", "line 4: expected 14 columns, .* got 13"),
-        ("Yes     UH", "Yes", "line 9: expected the columns of CoNLL-2012, at least 12 .* got 11"),
+        ("Yes     UH", "Yes", "line 9: expected at least 12 columns of CoNLL-2012, .* got 11"),
     ],
 )
 def test_wrong_columns_are_named(
@@ -124,30 +129,60 @@ def test_long_sentences_are_for_testing_only(tmp_path: Path, good: str) -> None:
     assert len(Srl().read(path, config, training=True)) == 1
 
 
-V = Span("V", 1, 2)
+V = S("V", 1, 2)
 
 
 @pytest.mark.parametrize(
     ("gold", "found", "right", "given", "wanted"),
     [
-        ([V, Span("ARG0", 0, 1)], [V, Span("ARG0", 0, 1)], 1, 1, 1),
+        ([V, S("ARG0", 0, 1)], [V, S("ARG0", 0, 1)], 1, 1, 1),
         ([V], [V], 0, 0, 0),  # the predicate alone is nothing to be proud of
-        ([V, Span("ARG0", 0, 1)], [V], 0, 0, 1),
-        ([V], [Span("V", 1, 3), Span("ARG0", 0, 1)], 0, 1, 0),
-        ([V, Span("ARG0", 0, 1)], [V, Span("ARG1", 0, 1)], 0, 1, 1),  # wrong label
-        ([V, Span("ARG1", 2, 5)], [V, Span("ARG1", 2, 4)], 0, 1, 1),  # wrong end
+        ([V, S("ARG0", 0, 1)], [V], 0, 0, 1),
+        ([V], [S("V", 1, 3), S("ARG0", 0, 1)], 0, 1, 0),
+        ([V, S("ARG0", 0, 1)], [V, S("ARG1", 0, 1)], 0, 1, 1),  # wrong label
+        ([V, S("ARG1", 2, 5)], [V, S("ARG1", 2, 4)], 0, 1, 1),  # wrong end
         # Two roles of a kind are two.
-        ([V, Span("A", 2, 3), Span("A", 3, 4)], [V, Span("A", 2, 4)], 0, 1, 2),
+        ([V, S("A", 2, 3), S("A", 3, 4)], [V, S("A", 2, 4)], 0, 1, 2),
         # A reference is an argument of its own; a continuation is a piece of the one before it.
-        ([V, Span("A", 0, 1), Span("R-A", 2, 3)], [V, Span("R-A", 2, 3)], 1, 1, 2),
-        ([Span("A", 0, 1), V, Span("C-A", 2, 3)], [Span("A", 0, 1), V, Span("C-A", 2, 3)], 1, 1, 1),
-        ([Span("A", 0, 1), V, Span("C-A", 2, 3)], [Span("A", 0, 1), V], 0, 1, 1),
-        ([Span("A", 0, 1), V, Span("C-A", 2, 3)], [Span("A", 0, 1), V, Span("A", 2, 3)], 0, 2, 1),
-        ([V, Span("C-A", 2, 3)], [V, Span("A", 2, 3)], 1, 1, 1),  # nothing to go on with
-        ([V, Span("C-V", 3, 4)], [V, Span("C-V", 2, 4)], 0, 0, 0),
         (
-            [Span("A", 0, 1), V, Span("A", 2, 3), Span("C-A", 4, 5)],
-            [Span("A", 0, 1), V, Span("A", 2, 3)],
+            [V, S("A", 0, 1), S("R-A", 2, 3)],
+            [V, S("R-A", 2, 3)],
+            1,
+            1,
+            2,
+        ),
+        (
+            [S("A", 0, 1), V, S("C-A", 2, 3)],
+            [S("A", 0, 1), V, S("C-A", 2, 3)],
+            1,
+            1,
+            1,
+        ),
+        (
+            [S("A", 0, 1), V, S("C-A", 2, 3)],
+            [S("A", 0, 1), V],
+            0,
+            1,
+            1,
+        ),
+        (
+            [S("A", 0, 1), V, S("C-A", 2, 3)],
+            [S("A", 0, 1), V, S("A", 2, 3)],
+            0,
+            2,
+            1,
+        ),
+        (
+            [V, S("C-A", 2, 3)],
+            [V, S("A", 2, 3)],
+            1,
+            1,
+            1,
+        ),  # nothing to go on with
+        ([V, S("C-V", 3, 4)], [V, S("C-V", 2, 4)], 0, 0, 0),
+        (
+            [S("A", 0, 1), V, S("A", 2, 3), S("C-A", 4, 5)],
+            [S("A", 0, 1), V, S("A", 2, 3)],
             1,
             2,
             2,
@@ -155,14 +190,14 @@ V = Span("V", 1, 2)
     ],
 )
 def test_scores_of_hand_made_frames(
-    gold: list[Span], found: list[Span], right: int, given: int, wanted: int
+    gold: list[S], found: list[S], right: int, given: int, wanted: int
 ) -> None:
     """By the rules of the script of CoNLL-2005, srl-eval.pl.
 
     With a frame that has 3 of 4 found and 5 given, so that nothing is divided by zero.
     """
-    four = [V, *(Span("ARGM", n, n + 1) for n in range(2, 6))]
-    five = [V, *four[1:4], Span("ARGM", 6, 7), Span("ARGM", 7, 8)]
+    four = [V, *(S("ARGM", n, n + 1) for n in range(2, 6))]
+    five = [V, *four[1:4], S("ARGM", 6, 7), S("ARGM", 7, 8)]
     examples = [SrlExample(["x"] * 8, 1, gold), SrlExample(["x"] * 8, 1, four)]
     scores = Srl().score(examples, [found, five])
     precision, recall = (right + 3) / (given + 5), (right + 3) / (wanted + 4)
@@ -231,8 +266,8 @@ def test_the_mark_decides_whose_roles_are_found(baseline: tuple[Path, dict[str, 
     lines = ["Ann [says] Bob took a book .", "Ann says Bob [took] a book ."]
     examples = [trained.task.parse(line, str.split) for line in lines]
     assert trained.predict(examples) == [
-        [Span("ARG0", 0, 1), Span("V", 1, 2), Span("ARG1", 2, 6)],
-        [Span("ARG0", 2, 3), Span("V", 3, 4), Span("ARG1", 4, 6)],
+        [S("ARG0", 0, 1), S("V", 1, 2), S("ARG1", 2, 6)],
+        [S("ARG0", 2, 3), S("V", 3, 4), S("ARG1", 4, 6)],
     ]
 
 
@@ -295,7 +330,7 @@ def test_answers_for_programs_and_for_people() -> None:
     task = get_task("srl")
     example = task.parse("She [gave] him a book .", str.split)
     assert example == SrlExample(["She", "gave", "him", "a", "book", "."], 1, [])
-    roles = [Span("ARG0", 0, 1), V, Span("ARG2", 2, 3), Span("ARG1", 3, 5)]
+    roles = [S("ARG0", 0, 1), V, S("ARG2", 2, 3), S("ARG1", 3, 5)]
     assert task.as_json(example, roles, None) == {
         "tokens": example.tokens,
         "predicate": 1,

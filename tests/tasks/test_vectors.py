@@ -55,7 +55,7 @@ def test_the_first_words_are_read(files: dict[str, Path]) -> None:
         ("a.txt", b"the 1 2\nof 1 x\n", r"a.txt, line 2: expected a word and 2 numbers"),
         ("b.txt", b"3 2\nthe 1 2\nof 1\n", r"b.txt, line 3: expected a word and 2 numbers"),
         ("c.txt", b"", "holds no word vectors"),
-        ("d.bin", b"no header", "expected a first line `words dimensions`"),
+        ("d.bin", b"no header", "expected the number of words and dimensions"),
         ("e.bin", b"2 2\nthe " + VECTORS[0].tobytes(), "ends within a word"),
         ("f.bin", b"1 2\nthe \0\0", "ends after 0 of 1 words"),
         ("g.npz", b"no archive", "expected the arrays `words` and `vec`"),
@@ -69,7 +69,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, name: str, content: bytes, messa
 
 def test_words_and_vectors_must_match(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", words=np.array("a\nb"), vec=VECTORS)
-    with pytest.raises(InputError, match="has 2 words and vectors of shape"):
+    with pytest.raises(InputError, match="got 2 words and vectors of shape"):
         read_word_vectors(tmp_path / "x.npz")
 
 

@@ -132,7 +132,7 @@ def test_what_is_remembered_of_sentences_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
     """Oracle: an encoder that has seen no sentence yet."""
-    monkeypatch.setattr("elmore.tasks.words._SENTENCES_KEPT", kept)
+    monkeypatch.setattr("elmore.tasks.words._MAX_CACHED", kept)
     _, encode = build(None, place="none")
     a, b, c = [["the", "Cat"], ["new"], []], [["new"], ["the", "dog"], ["new"]], [["Cat"] * 5]
     for sentences in (a, b, a, c, b):

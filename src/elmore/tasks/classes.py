@@ -1,4 +1,4 @@
-"""Classes of examples as numbers, and answers as probabilities of classes.
+"""Classification: class indices, class probabilities and accuracy.
 
 B examples, K classes.
 """
@@ -12,37 +12,39 @@ from torch import Tensor
 from elmore.tasks.show import color_of, escape
 from elmore.transfer import to_device
 
-Answer = dict[str, float]
-"""Classes with their probabilities."""
+ClassProbabilities = dict[str, float]
+"""The probability of each class, by name."""
 
 
-def numbers_of(
+def class_ids(
     labels: Iterable[str], classes: Sequence[str], device: torch.device
 ) -> Int[Tensor, " B"]:
-    """Number the classes of examples; one that was never seen in training can't be found either."""
-    number = {name: i for i, name in enumerate(classes)}
-    return to_device(torch.tensor([number.get(label, 0) for label in labels]), device)
+    """Return the indices of labels in `classes`; 0 for a label that no training example has."""
+    index = {name: i for i, name in enumerate(classes)}
+    return to_device(torch.tensor([index.get(label, 0) for label in labels]), device)
 
 
-def answers(scores: Float[Tensor, "B K"], classes: Sequence[str]) -> list[Answer]:
-    """Turn scores of classes into answers."""
+def class_probabilities(
+    scores: Float[Tensor, "B K"], classes: Sequence[str]
+) -> list[ClassProbabilities]:
+    """Return the softmax of the scores of each example."""
     rows = scores.float().softmax(dim=-1).tolist()
     return [dict(zip(classes, row, strict=True)) for row in rows]
 
 
-def best(answer: Answer) -> str:
+def most_probable(probabilities: ClassProbabilities) -> str:
     """Return the most probable class."""
-    return max(answer, key=answer.__getitem__)
+    return max(probabilities, key=probabilities.__getitem__)
 
 
-def accuracy(gold: Iterable[str], found: Iterable[Answer]) -> dict[str, float]:
-    """Return the share of examples whose most probable class is the right one."""
-    right = [best(answer) == label for label, answer in zip(gold, found, strict=True)]
-    return {"accuracy": sum(right) / max(len(right), 1)}
+def accuracy(gold: Iterable[str], predicted: Iterable[ClassProbabilities]) -> dict[str, float]:
+    """Return the share of examples whose most probable class is correct."""
+    correct = [most_probable(p) == label for label, p in zip(gold, predicted, strict=True)]
+    return {"accuracy": sum(correct) / max(len(correct), 1)}
 
 
-def show_class(answer: Answer) -> str:
-    """Return the most probable class and how probable it is, in its color: positive 0.93."""
-    label = best(answer)
+def show_class(probabilities: ClassProbabilities) -> str:
+    """Return the most probable class and its probability in rich's markup: positive 0.93."""
+    label = most_probable(probabilities)
     color = color_of(label)
-    return f"[bold {color}]{escape(label)}[/bold {color}] {answer[label]:.2f}"
+    return f"[bold {color}]{escape(label)}[/bold {color}] {probabilities[label]:.2f}"

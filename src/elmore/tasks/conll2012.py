@@ -1,4 +1,4 @@
-"""Files of the CoNLL-2012 shared task to documents: columns of sentences, as they are there.
+"""Files of the CoNLL-2012 shared task to documents, as rows of columns.
 
 #begin document (bc/cnn/00/cnn_0000); part 000
 bc/cnn/00/cnn_0000  0  0  She   PRP ...  -     -   ...  (ARG0*)  (12)
@@ -16,27 +16,38 @@ from elmore.errors import InputError
 from elmore.text.lines import read_lines
 
 WORD, ROLES = 3, 11
-"""Columns: the word, and the first of the roles, one column a predicate. Coreference is last."""
+"""Columns of the word and of the first predicate's roles.
+
+There is one column of roles per predicate. The last column is coreference.
+"""
 
 _BEGIN, _END = "#begin document", "#end document"
 
 
 class Row(NamedTuple):
-    """A word: the number of its line, for messages, and its columns."""
+    """A word."""
 
     number: int
+    """Line number, for error messages."""
+
     columns: list[str]
 
 
 class Document(NamedTuple):
-    """A part of a text, under the name that it has in the file."""
+    """A document, or one part of it."""
 
     name: str
+    """As in the file, including the part."""
+
     sentences: list[list[Row]]
 
 
 def read_documents(path: Path) -> Iterator[Document]:
-    """Yield the documents of a file; columns are separated by spaces or by tabs."""
+    """Yield the documents of a file, with columns separated by spaces or tabs.
+
+    Raises:
+        InputError: If a line has too few columns, or not as many as the others of its sentence.
+    """
     document = Document("", [])
     sentence: list[Row] = []
     for number, line in enumerate(chain(read_lines(path), [_END]), 1):
@@ -53,12 +64,12 @@ def read_documents(path: Path) -> Iterator[Document]:
 
 
 def _columns(path: Path, number: int, line: str, sentence: list[Row]) -> list[str]:
-    # Tabs where there are any: a column may then hold a space.
+    # Split at tabs if there are any, because then a column may contain a space.
     columns = [c.strip() for c in line.split("\t")] if "\t" in line else line.split()
     if len(columns) <= ROLES:
         raise InputError(
-            f"{path}, line {number}: expected the columns of CoNLL-2012, at least {ROLES + 1} "
-            f"with the word in column {WORD + 1}, got {len(columns)}: {line!r:.60}"
+            f"{path}, line {number}: expected at least {ROLES + 1} columns of CoNLL-2012, with "
+            f"the word in column {WORD + 1}, got {len(columns)}: {line!r:.60}"
         )
     if sentence and len(columns) != len(sentence[0].columns):
         raise InputError(

@@ -1,15 +1,15 @@
-"""Answers for people: text with marks in color, as rich's markup."""
+"""Predictions for a terminal: text with colored spans, in rich's markup."""
 
 from collections.abc import Iterable, Sequence
 
-from elmore.tasks.spans import Span
+from elmore.tasks.spans import LabeledSpan
 
 _COLORS = ("green", "yellow", "cyan", "magenta", "blue", "red")
 
 
-def mark_spans(tokens: Sequence[str], spans: Iterable[Span]) -> str:
-    """Put labeled brackets around spans, which may nest: [PER Ada Lovelace] wrote ."""
-    # From the inside out: brackets of a wider span go around those that are there.
+def mark_spans(tokens: Sequence[str], spans: Iterable[LabeledSpan]) -> str:
+    """Put labeled brackets around spans, which may be nested: [PER Ada Lovelace] wrote ."""
+    # Shortest first: the brackets of a longer span go around those of the shorter ones in it.
     spans = sorted(spans, key=lambda span: span.end - span.start)
     words = [escape(token) for token in tokens]
     for span in spans:
@@ -20,12 +20,12 @@ def mark_spans(tokens: Sequence[str], spans: Iterable[Span]) -> str:
 
 
 def color_of(label: str) -> str:
-    """Return a color that is always the same for a label."""
+    """Return the color of a label, which is the same in every run."""
     return _COLORS[sum(label.encode()) % len(_COLORS)]
 
 
 def escape(text: str) -> str:
-    """Return text that rich prints as it is."""
+    """Escape text, so that rich prints it unchanged."""
     from rich.markup import escape as escape_markup
 
     return escape_markup(text)

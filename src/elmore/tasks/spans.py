@@ -1,69 +1,111 @@
-"""Labeled spans of words, as tags and back: IOB1, IOB2, BIOES.
+"""Spans of words, and labeled spans as tags: IOB1, IOB2 (BIO), BIOES.
 
-U.N.   official  Ekeus  heads       [ORG 0:1] [PER 2:3]
-I-ORG  O         I-PER  O           IOB1: B- only where two spans of a kind meet
+U.N.   official  Ekeus  heads       LabeledSpan("ORG", 0, 1), LabeledSpan("PER", 2, 3)
+I-ORG  O         I-PER  O           IOB1: B- only between adjacent spans with the same label
 B-ORG  O         B-PER  O           IOB2: B- at every start
 S-ORG  O         S-PER  O           BIOES: E- at the end, S- for a single word
+
+B sentences, T words.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Int64
 
 from elmore.errors import InputError
 
 Scheme = Literal["iob1", "iob2", "bioes"]
-_PREFIXES = "BIESLU"  # L and U are other names of E and S
+_ALIASES = {"L": "E", "U": "S"}  # of BILOU, which is BIOES with other letters
+_PREFIXES = {"B", "I", "E", "S", *_ALIASES}
 
 
 class Span(NamedTuple):
-    """Words from `start` up to, not including, `end`."""
+    """Words from `start` up to, but not including, `end`."""
+
+    start: int
+    end: int
+
+
+class LabeledSpan(NamedTuple):
+    """A label of the words from `start` up to, but not including, `end`."""
 
     label: str
     start: int
     end: int
 
 
-def spans_of(tags: Sequence[str]) -> list[Span]:
-    """Read tags of any of the three schemes, as the scorer of CoNLL-2000 does."""
-    spans: list[Span] = []
-    kind, begin = "", -1
+def decode_tags(tags: Sequence[str]) -> list[LabeledSpan]:
+    """Convert tags of any of the three schemes to spans, as the CoNLL-2000 scorer does.
+
+    Raises:
+        InputError: If a string is not a tag.
+    """
+    spans: list[LabeledSpan] = []
+    label, start = "", -1
     for position, tag in enumerate([*tags, "O"]):
-        prefix, label = _split(tag)
-        goes_on = prefix in ("I", "E") and label == kind and begin >= 0
-        if begin >= 0 and not goes_on:
-            spans.append(Span(kind, begin, position))
-            begin = -1
-        if prefix and begin < 0:
-            kind, begin = label, position
+        prefix, tag_label = _split_tag(tag)
+        continues = start >= 0 and prefix in ("I", "E") and tag_label == label
+        if start >= 0 and not continues:
+            spans.append(LabeledSpan(label, start, position))
+            start = -1
+        if prefix and start < 0:
+            label, start = tag_label, position
         if prefix in ("E", "S"):
-            spans.append(Span(kind, begin, position + 1))
-            begin = -1
+            spans.append(LabeledSpan(label, start, position + 1))
+            start = -1
     return spans
 
 
-def tags_of(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
-    """Write spans that do not overlap as tags."""
+def encode_tags(spans: Iterable[LabeledSpan], length: int, scheme: Scheme) -> list[str]:
+    """Convert spans that do not overlap to the tags of a sentence of `length` words."""
     tags = ["O"] * length
     for label, start, end in sorted(spans, key=lambda span: span.start):
         tags[start:end] = [f"I-{label}"] * (end - start)
-        meets = start > 0 and tags[start - 1] != "O" and _split(tags[start - 1])[1] == label
-        if scheme != "iob1" or meets:
+        adjacent = start > 0 and tags[start - 1] != "O" and _split_tag(tags[start - 1])[1] == label
+        if scheme != "iob1" or adjacent:
             tags[start] = f"B-{label}"
         if scheme == "bioes":
             tags[end - 1] = f"{'S' if end - start == 1 else 'E'}-{label}"
     return tags
 
 
-def may_follow(before: str | None, after: str | None) -> bool:
-    """Whether a tag may come after another in BIOES; None is the edge of a sentence."""
-    opened = before is not None and before[0] in "BI"
+def all_tags(labels: Iterable[str], scheme: Literal["iob2", "bioes"]) -> list[str]:
+    """Return every tag that sorted `labels` have in a scheme, with O first."""
+    prefixes = "BI" if scheme == "iob2" else "BIES"
+    return ["O", *(f"{prefix}-{label}" for label in sorted(labels) for prefix in prefixes)]
+
+
+def tag_ids(
+    sentences: Sequence[Sequence[LabeledSpan]],
+    lengths: Sequence[int],
+    tags: Sequence[str],
+    scheme: Scheme,
+    *,
+    padding: int,
+) -> Int64[np.ndarray, "B T"]:
+    """Return the indices of the tags in `tags`, padded to the longest sentence.
+
+    Labels that are not in `tags`, because no training example has them, become O.
+    """
+    index = {tag: i for i, tag in enumerate(tags)}
+    ids = np.full((len(sentences), max(1, *lengths)), padding)
+    for row, spans, length in zip(ids, sentences, lengths, strict=True):
+        row[:length] = [index.get(tag, 0) for tag in encode_tags(spans, length, scheme)]
+    return ids
+
+
+def may_follow_bioes(before: str | None, after: str | None) -> bool:
+    """Whether `after` may follow `before` in BIOES; None is the boundary of a sentence."""
+    inside = before is not None and before[0] in "BI"
     if after is None or after[0] not in "IE":
-        return not opened  # a span that has begun must go on
-    return opened and before is not None and before[2:] == after[2:]
+        return not inside  # a span must end before another begins
+    return inside and before is not None and before[2:] == after[2:]
 
 
 def may_follow_iob2(before: str | None, after: str | None) -> bool:
-    """Whether a tag may come after another in IOB2: only I- asks for something."""
+    """Whether `after` may follow `before` in IOB2; None is the boundary of a sentence."""
     if after is None or after[0] != "I":
         return True
     return before is not None and before != "O" and before[2:] == after[2:]
@@ -74,26 +116,32 @@ def is_tag(tag: str) -> bool:
     return tag == "O" or (len(tag) > 2 and tag[0] in _PREFIXES and tag[1] == "-")
 
 
-def _split(tag: str) -> tuple[str, str]:
+def _split_tag(tag: str) -> tuple[str, str]:
     if tag == "O":
         return "", ""
     if not is_tag(tag):
         raise InputError(f"expected a tag such as O, B-PER or I-PER, got {tag!r}")
-    return {"L": "E", "U": "S"}.get(tag[0], tag[0]), tag[2:]
+    return _ALIASES.get(tag[0], tag[0]), tag[2:]
+
+
+def spans_as_json(
+    spans: Iterable[Span] | Iterable[LabeledSpan], tokens: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the fields of each span, and its text."""
+    return [{**span._asdict(), "text": " ".join(tokens[span.start : span.end])} for span in spans]
 
 
 def span_f1(
-    gold: Iterable[Iterable[Hashable]], found: Iterable[Iterable[Hashable]]
+    gold: Iterable[Iterable[Hashable]], predicted: Iterable[Iterable[Hashable]]
 ) -> dict[str, float]:
-    """Return precision, recall and F1 of spans over all sentences; a span is right or wrong."""
-    right = given = wanted = 0
-    for ours, theirs in zip(map(set, found), map(set, gold), strict=True):
-        right += len(ours & theirs)
-        given += len(ours)
-        wanted += len(theirs)
-    precision, recall = right / max(given, 1), right / max(wanted, 1)
+    """Return precision, recall and F1 of exactly matching spans over all sentences."""
+    correct = num_predicted = num_gold = 0
+    for ours, theirs in zip(map(set, predicted), map(set, gold), strict=True):
+        correct += len(ours & theirs)
+        num_predicted += len(ours)
+        num_gold += len(theirs)
     return {
-        "f1": 2 * right / max(given + wanted, 1),
-        "precision": precision,
-        "recall": recall,
+        "f1": 2 * correct / max(num_predicted + num_gold, 1),
+        "precision": correct / max(num_predicted, 1),
+        "recall": correct / max(num_gold, 1),
     }

@@ -1,6 +1,6 @@
-"""What a task is: how its data is read, its model built, its answers scored and shown.
+"""The interface of a task: reading data, building the model, scoring and showing predictions.
 
-Six tasks, one shape. A task is an object without state; `elmore.tasks.TASKS` lists them.
+Task objects have no state. `elmore.tasks.TASKS` lists the tasks of the paper.
 """
 
 from abc import ABC, abstractmethod
@@ -20,73 +20,80 @@ Prediction = TypeVar("Prediction")
 Batch = TypeVar("Batch")
 
 Labels = dict[str, list[str]]
-"""What is counted from the training examples, by name: tags, classes, genres."""
+"""What a model needs to know of the training examples, by name: tags, classes, genres."""
 
 
 class TaskModel(nn.Module, ABC, Generic[Batch, Prediction]):
-    """A model that learns from a batch by its loss, and answers one."""
+    """A model that computes the loss and the predictions of a batch."""
 
     words: Words
-    """What a word is to it; built by the caller."""
+    """Word representations; the caller builds them."""
 
     @abstractmethod
     def forward(self, batch: Batch) -> Tensor:
-        """Return the mean loss of a batch's examples."""
+        """Return the loss, averaged over the examples of a batch."""
 
     @abstractmethod
     def predict(self, batch: Batch) -> list[Prediction]:
-        """Return an answer for each of a batch's examples."""
+        """Return one prediction per example of a batch."""
 
 
 class Task(ABC, Generic[Example, Batch, Prediction]):
-    """The parts of a task that differ from task to task."""
+    """What differs from task to task."""
 
     name: ClassVar[str]
 
     config: ClassVar[type[TaskConfig]]
-    """Its settings; where the defaults are not the paper's, docs/deviations.md says why."""
+    """Settings; docs/deviations.md explains defaults that differ from the paper."""
 
     score_name: ClassVar[str]
-    """The score that decides which weights are the best."""
+    """The score that selects the best weights."""
 
     @abstractmethod
     def read(self, path: Path, config: Any, *, training: bool = False) -> list[Example]:
-        """Read examples from a file in the standard format; for training there may be more."""
+        """Read examples from a file in the standard format of the task.
+
+        With `training`, tasks may add, shorten or leave out examples.
+        """
 
     def tokenizer(self, config: Any) -> TokenizerName | None:  # noqa: ARG002
-        """Return how typed text becomes tokens, or None if `parse` has a way of its own."""
+        """Return the default tokenizer of `parse`, or None if `parse` does not use one."""
         return "moses"
 
     @abstractmethod
     def texts(self, example: Example) -> Sequence[Sentence]:
-        """Return the sentences of an example, as tokens."""
+        """Return the tokenized sentences of an example."""
 
     @abstractmethod
     def labels(self, examples: Sequence[Example]) -> Labels:
-        """Return what a model must know of its training examples besides their words."""
+        """Return the labels of the training examples."""
 
     @abstractmethod
     def build(self, config: Any, words: Words, labels: Labels) -> TaskModel[Batch, Prediction]:
-        """Return the model, with its first weights."""
+        """Return the model with its initial weights."""
 
     @abstractmethod
     def collate(self, examples: Sequence[Example], encode: WordEncoder, labels: Labels) -> Batch:
-        """Turn examples, with or without their answers, into tensors on the encoder's device."""
+        """Convert examples, labeled or not, to tensors on the encoder's device."""
 
     @abstractmethod
     def score(
         self, examples: Sequence[Example], predictions: Sequence[Prediction]
     ) -> dict[str, float]:
-        """Compare answers with those of the examples; higher is better, 1 is perfect."""
+        """Return the scores of predictions; higher is better, and 1 is perfect."""
 
     @abstractmethod
     def parse(self, line: str, tokenize: Tokenizer) -> Example:
-        """Read an example without its answer from a line that somebody typed."""
+        """Parse an unlabeled example from a line of text.
+
+        Raises:
+            InputError: If the line does not have the expected format.
+        """
 
     @abstractmethod
     def show(self, example: Example, prediction: Prediction) -> str:
-        """Return an answer for people, as text with rich's markup."""
+        """Return a prediction for display in a terminal, in rich's markup."""
 
     @abstractmethod
     def as_json(self, example: Example, prediction: Prediction, config: Any) -> dict[str, Any]:
-        """Return an answer for programs."""
+        """Return a prediction as a JSON-serializable dict."""

@@ -1,10 +1,10 @@
-"""Tokens as the Penn Treebank has them, from text that is tokenized already or not.
+"""Penn Treebank tokens, from raw or from tokenized text.
 
-Data sets of tasks come as one or the other, sometimes mixed, and people type what they like.
-Words mean the same to a model only if all of it ends as the same tokens:
+Data sets contain one or the other, sometimes both, and users type either. A model needs the same
+tokens for the same words:
 
-He doesn't sing.    He does n't sing .      text as it is written, and as treebanks have it
-He does n't sing .  He does n't sing .      what both become
+He doesn't sing.       raw text        He does n't sing .
+He does n't sing .     treebank text   He does n't sing .
 """
 
 import re
@@ -21,22 +21,22 @@ _ESCAPES = {
 
 
 def unescape(token: str) -> str:
-    """Return a token of a treebank as it is written: a bracket for -LRB-, / for its escape."""
+    """Undo the escapes of treebanks, such as -LRB- for a parenthesis."""
     return _ESCAPES.get(token) or token.replace("\\/", "/").replace("\\*", "*")
 
 
 def treebank_tokens(text: str, tokenize: Tokenizer) -> list[str]:
-    """Split a text, tokenized already or not, into the tokens that a treebank has."""
+    """Split raw or tokenized text into Penn Treebank tokens."""
     text = " ".join(map(unescape, text.split()))
-    if "'" not in text:  # most text, and then there is nothing else to do
+    if "'" not in text:  # no clitics
         return tokenize(text)
-    # Put together first what Moses would otherwise split wrongly: 's to ' s.
+    # Rejoin tokenized clitics first: Moses would split 's into ' and s.
     tokens = tokenize(_BEFORE_CLITIC.sub("", text))
-    return [part for token in _join_moses(tokens) for part in _split(token)]
+    return [part for token in _join_negations(tokens) for part in _split_clitic(token)]
 
 
-def _join_moses(tokens: list[str]) -> list[str]:
-    """Put Moses' halves of a negation together: [does, n't] is [doesn, 't] there."""
+def _join_negations(tokens: list[str]) -> list[str]:
+    """Rejoin negations, which Moses splits differently: doesn 't, not does n't."""
     joined: list[str] = []
     for token in tokens:
         if token.lower() == "'t" and joined and joined[-1][-1:] in "nN":
@@ -46,6 +46,6 @@ def _join_moses(tokens: list[str]) -> list[str]:
     return joined
 
 
-def _split(token: str) -> tuple[str, ...]:
-    found = _WITH_CLITIC.fullmatch(token)
-    return found.groups() if found else (token,)
+def _split_clitic(token: str) -> tuple[str, ...]:
+    match = _WITH_CLITIC.fullmatch(token)
+    return match.groups() if match else (token,)

@@ -15,27 +15,36 @@ from elmore.errors import InputError
 from elmore.text.lines import open_bytes, read_lines
 
 MAX_WORDS = 400_000
-"""So many words of a file are read; files have the frequent ones first."""
+"""Maximum number of words to read; files list frequent words first."""
 
 
 class WordVectors(NamedTuple):
-    """Words, and a vector for each."""
+    """Words and their vectors."""
 
     words: list[str]
     vectors: Float32[np.ndarray, "K D"]
 
 
 def read_word_vectors(path: Path, *, max_words: int = MAX_WORDS) -> WordVectors:
-    """Read a file of word vectors: .npz (`words`, `vec`), .bin, or text, compressed or not."""
+    """Read a file of word vectors.
+
+    Args:
+        path: .npz with the arrays `words` and `vec`, word2vec .bin, or text. Text and .bin files
+            may be compressed.
+        max_words: Read only the first words of the file.
+
+    Raises:
+        InputError: If the file is damaged, empty or in another format.
+    """
     if path.suffix == ".npz":
-        found = _read_npz(path)
+        words, vectors = _read_npz(path)
     elif path.suffix == ".bin":
-        found = _read_binary(path, max_words)
+        words, vectors = _read_binary(path, max_words)
     else:
-        found = _read_text(path, max_words)
-    if not len(found.words):
+        words, vectors = _read_text(path, max_words)
+    if not words:
         raise InputError(f"{path} holds no word vectors")
-    return WordVectors(found.words[:max_words], found.vectors[:max_words])
+    return WordVectors(words[:max_words], vectors[:max_words])
 
 
 def _read_npz(path: Path) -> WordVectors:
@@ -44,11 +53,14 @@ def _read_npz(path: Path) -> WordVectors:
             words, vectors = file["words"], file["vec"]
     except (KeyError, ValueError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: expected the arrays `words` and `vec` ({error})") from error
-    # One newline-joined string takes a fraction of the room of an array of strings.
-    listed = str(words).split("\n") if words.ndim == 0 else [str(word) for word in words]
-    if vectors.ndim != 2 or len(listed) != len(vectors):
-        raise InputError(f"{path} has {len(listed)} words and vectors of shape {vectors.shape}")
-    return WordVectors(listed, vectors.astype(np.float32))
+    # `words` is an array of strings or, which takes far less space, one string with newlines.
+    word_list = str(words).split("\n") if words.ndim == 0 else [str(word) for word in words]
+    if vectors.ndim != 2 or len(word_list) != len(vectors):
+        raise InputError(
+            f"{path}: expected one vector per word, got {len(word_list)} words and vectors of "
+            f"shape {vectors.shape}"
+        )
+    return WordVectors(word_list, vectors.astype(np.float32))
 
 
 def _read_binary(path: Path, max_words: int) -> WordVectors:
@@ -60,7 +72,7 @@ def _read_binary(path: Path, max_words: int) -> WordVectors:
             words.append(_read_word(file, path))
             raw = file.read(4 * dim)
             if len(raw) < 4 * dim:
-                raise InputError(f"{path} ends after {row} of {count} words")
+                raise InputError(f"{path} is truncated: it ends after {row} of {count} words")
             vectors[row] = np.frombuffer(raw, "<f4")
     return WordVectors(words, vectors)
 
@@ -70,19 +82,20 @@ def _header(line: bytes, path: Path) -> tuple[int, int]:
         count, dim = map(int, line.split())
     except ValueError as error:
         raise InputError(
-            f"{path}: expected a first line `words dimensions`, as word2vec writes"
+            f"{path}: expected the number of words and dimensions in the first line, as word2vec "
+            "writes it"
         ) from error
     return count, dim
 
 
 def _read_word(file: BinaryIO, path: Path) -> str:
-    """Read up to the space that ends a word."""
-    letters = bytearray()
-    while (letter := file.read(1)) != b" ":
-        if not letter:
-            raise InputError(f"{path} ends within a word")
-        letters += letter
-    return letters.decode("utf-8", "replace").lstrip("\n")
+    """Read a word, which ends with a space."""
+    word = bytearray()
+    while (byte := file.read(1)) != b" ":
+        if not byte:
+            raise InputError(f"{path} is truncated: it ends within a word")
+        word += byte
+    return word.decode("utf-8", "replace").lstrip("\n")
 
 
 def _read_text(path: Path, max_words: int) -> WordVectors:
@@ -92,7 +105,7 @@ def _read_text(path: Path, max_words: int) -> WordVectors:
     vectors: list[np.ndarray] = []
     for number, line in islice(rows, max_words):
         dim = len(vectors[0]) if vectors else max(1, len(line.split()) - 1)
-        # From the right: a word may hold spaces.
+        # Split from the right: a word may contain spaces.
         word, *numbers = line.rstrip().rsplit(" ", dim)
         try:
             vector = np.array(numbers, np.float32)

@@ -1,6 +1,7 @@
-"""(5) Words to what a task's RNN reads: [word vector; characters; ELMo], and ELMo at its output.
+"""Word representations of a task: [word vector; character CNN; ELMo], and ELMo at the output.
 
-B sentences, T words, C characters, J layers, D dim of ELMo, I and O widths of the two results.
+B sentences, T words, C characters, J layers, D dim of ELMo, W dim of word vectors, M trained and
+K frozen word vectors, I and O dim at the input and the output of the task's RNN.
 """
 
 import re
@@ -26,38 +27,39 @@ from elmore.transfer import to_device
 
 PADDING, UNKNOWN = 0, 1
 _CHARACTERS = 32
-"""Bytes of a word, with its two markers, that the task's own CNN reads."""
-_SENTENCES_KEPT = 250_000
-"""So many sentences are remembered as numbers; then they are forgotten, and all spellings too."""
+"""Length to which the character CNN truncates words, in bytes, including the two word markers."""
+_MAX_CACHED = 250_000
+"""Maximum number of sentences in the encoder's cache, which is cleared when it is full."""
 
 
 class WordBatch(NamedTuple):
     """A padded batch of sentences."""
 
     ids: Int[Tensor, "B T"]
-    """Rows of the table of word vectors."""
+    """Rows of `WordTable`."""
 
     mask: Bool[Tensor, "B T"]
     lengths: Int[Tensor, " B"]
-    """On the CPU, where PyTorch's packed sequences want them."""
+    """On the CPU, because PyTorch's packed sequences need them there."""
 
     characters: Int[Tensor, "B T C"]
     layers: Float[Tensor, "B J T D"]
 
 
 class WordIndex:
-    """Words to rows: as they are written, else in lower case, else with zeros for digits.
+    """The rows of words in `WordTable`.
 
-    What is not found in any of these forms has the row of unknown words.
+    A word is looked up as it is, then in lower case, then with its digits replaced by zeros.
+    Otherwise it has the row of unknown words.
 
     Args:
-        new: Words whose vectors are learned.
-        known: Words whose vectors are given.
+        new: Words whose vectors are trained.
+        known: Words whose vectors are frozen.
     """
 
     def __init__(self, new: Sequence[str], known: Sequence[str]) -> None:
         self.new, self.known = list(new), list(known)
-        # The first of equal words counts, so they are numbered from the last.
+        # Reversed, so that the first of duplicate words wins.
         rows = enumerate([*self.new, *self.known], start=2)
         self._row = {word: row for row, word in reversed(list(rows))}
 
@@ -65,58 +67,53 @@ class WordIndex:
     def of_training(
         cls, sentences: Iterable[Sentence], known: Sequence[str], *, min_count: int, train: bool
     ) -> "WordIndex":
-        """Let the words of the training text be learned: frequent ones that have no vector.
+        """Choose the words whose vectors are trained: frequent ones without a vector.
 
-        Numbers that are too rare share a row with those that look alike: `1,847` is `0,000`.
+        Rare words with digits share a row if they have the same shape: `1,847` is `0,000`.
 
         Args:
             sentences: The training text.
             known: Words that have a vector.
-            min_count: What is frequent.
-            train: Go on learning the vectors of its other words, too.
+            min_count: How often a word must occur to get a vector.
+            train: Also train the vectors of `known` words that occur in the training text.
         """
-        given = set(known)
+        vocabulary = set(known)
         counts = Counter(word for words in sentences for word in words)
-        found = {word: _spelling_in(given, word) for word in counts}
-        frequent = [w for w, n in counts.items() if found[w] is None and n >= min_count]
-        rare = [w for w, n in counts.items() if found[w] is None and n < min_count]
-        found |= {word: _zeros_in(given, word) for word in rare}
-        alike: Counter[str] = Counter()
+        forms = {word: _known_form(vocabulary, word) for word in counts}
+        frequent = [w for w, n in counts.items() if forms[w] is None and n >= min_count]
+        rare = [w for w, n in counts.items() if forms[w] is None and n < min_count]
+        forms |= {word: _known_form(vocabulary, _zero_digits(word)) for word in rare}
+        shapes: Counter[str] = Counter()
         for word in rare:
-            if found[word] is None:
-                alike[_zeros(word)] += counts[word]
-        shared = [form for form, n in alike.items() if n >= min_count]
+            if forms[word] is None:
+                shapes[_zero_digits(word)] += counts[word]
+        shared = [shape for shape, n in shapes.items() if n >= min_count]
         new = list(dict.fromkeys([*frequent, *shared]))
         if not train:
             return cls(new, known)
-        used = {word: None for word in found.values() if word is not None}
+        used = {form: None for form in forms.values() if form is not None}
         return cls([*new, *used], [word for word in known if word not in used])
 
     def row(self, word: str) -> int:
         """Return the row of a word."""
-        form = _spelling_in(self._row, word) or _zeros_in(self._row, word)
+        form = _known_form(self._row, word) or _known_form(self._row, _zero_digits(word))
         return UNKNOWN if form is None else self._row[form]
 
 
-def _spelling_in(given: Container[str], word: str) -> str | None:
-    """Return a word as it is written among those given, or there in lower case."""
-    if word in given:
+def _known_form(vocabulary: Container[str], word: str) -> str | None:
+    """Return the form of a word that is in the vocabulary: as it is, or in lower case."""
+    if word in vocabulary:
         return word
-    return word.lower() if word.lower() in given else None
+    return word.lower() if word.lower() in vocabulary else None
 
 
-def _zeros_in(given: Container[str], word: str) -> str | None:
-    """Return its form with zeros, if that is given."""
-    return _spelling_in(given, _zeros(word))
-
-
-def _zeros(word: str) -> str:
-    """Return a word with 0 for each of its digits, as is usual since Collobert et al. (2011)."""
+def _zero_digits(word: str) -> str:
+    """Replace digits by 0, as is common since Collobert et al. (2011)."""
     return re.sub(r"\d", "0", word)
 
 
 class WordEncoder:
-    """Sentences to a batch of all that a task may want to know of their words."""
+    """Encodes sentences as a `WordBatch`."""
 
     def __init__(
         self,
@@ -130,27 +127,26 @@ class WordEncoder:
         self.layers = layers
         self.device = device
         self._with_characters = with_characters
-        # Words come again and again, so their characters stay on the device; row 0 is padding.
+        # Words and sentences repeat in every epoch, so they are cached. Row 0 is padding.
         self._spelling: dict[str, int] = {}
         self._spellings = torch.zeros(1, _CHARACTERS, dtype=torch.long, device=device)
-        # So do sentences, with every epoch.
         self._sentences: dict[tuple[str, ...], Int32[np.ndarray, "2 T"]] = {}
 
     def __call__(
         self, sentences: Sequence[Sentence], parts: Sequence[Text] | None = None
     ) -> WordBatch:
-        """Encode sentences; one without words becomes one of padding alone.
+        """Encode a batch of sentences; an empty sentence becomes padding.
 
         Args:
-            sentences: The words of each.
-            parts: The sentences that each consists of, where it is a text of several: the biLM
-                reads them one by one.
+            sentences: The words of each sequence.
+            parts: If the sequences consist of several sentences, those sentences, which the biLM
+                reads independently.
         """
         counts = torch.tensor([len(words) for words in sentences])
         B, T = len(sentences), max(1, int(counts.max()))
         rows = np.full((2, B, T), PADDING)
-        for b, of_sentence in enumerate(self._rows(sentences)):
-            rows[:, b, : of_sentence.shape[1]] = of_sentence
+        for b, sentence_rows in enumerate(self._rows(sentences)):
+            rows[:, b, : sentence_rows.shape[1]] = sentence_rows
         ids, spellings = to_device(rows, self.device)
         return WordBatch(
             ids,
@@ -163,26 +159,25 @@ class WordEncoder:
         )
 
     def _rows(self, sentences: Sequence[Sentence]) -> list[Int32[np.ndarray, "2 T"]]:
-        """Return of each sentence the rows of its words, and those of their characters."""
+        """Return for each sentence the word rows and the spelling rows of its words."""
         keys = list(map(tuple, sentences))
         new = [key for key in dict.fromkeys(keys) if key not in self._sentences]
-        if len(self._sentences) + len(new) > _SENTENCES_KEPT:
+        if len(self._sentences) + len(new) > _MAX_CACHED:
             new = list(dict.fromkeys(keys))
-            self._forget()
+            self._clear_cache()
         if self._with_characters:
-            self._learn_to_spell(new)
+            self._add_spellings(new)
         for key in new:
             ids, spellings = map(self.index.row, key), map(self._spelling.get, key, repeat(0))
             self._sentences[key] = np.array([[*ids], [*spellings]], dtype=np.int32)
         return [self._sentences[key] for key in keys]
 
-    def _forget(self) -> None:
-        """Make room: text without end has words without end."""
+    def _clear_cache(self) -> None:
         self._sentences.clear()
         self._spelling.clear()
         self._spellings = self._spellings[:1].clone()
 
-    def _learn_to_spell(self, sentences: Iterable[Sentence]) -> None:
+    def _add_spellings(self, sentences: Iterable[Sentence]) -> None:
         unseen = sorted({word for words in sentences for word in words} - self._spelling.keys())
         if unseen:
             self._spelling |= zip(unseen, count(len(self._spellings)))
@@ -191,11 +186,11 @@ class WordEncoder:
 
 
 class WordTable(nn.Module):
-    """Vectors of words: given ones, which stay as they are, and learned ones.
+    """Trained and frozen word vectors, in one table.
 
     Args:
-        new: Where the learned ones begin.
-        known: The given ones. They are no part of the module's state: they do not change.
+        new: Initial values of the trained vectors, which are the first rows.
+        known: Frozen vectors. They are not part of the state dict.
     """
 
     known: Float[Tensor, "K W"]
@@ -206,10 +201,10 @@ class WordTable(nn.Module):
         self.register_buffer("known", known, persistent=False)
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T W"]:
-        """Look words up."""
+        """Look up the vectors of words."""
         N = len(self.new)
         is_new = ids < N
-        # What is padding to a table has no part in its gradient.
+        # padding_idx excludes padding and frozen words from the gradient.
         new = functional.embedding(ids.where(is_new, PADDING), self.new, padding_idx=PADDING)
         if not len(self.known):
             return new
@@ -217,31 +212,34 @@ class WordTable(nn.Module):
         return torch.where(is_new[..., None], new, known)
 
 
-def _first_vectors(
+def _initial_vectors(
     index: WordIndex, vectors: WordVectors
 ) -> tuple[Float[Tensor, "M W"], Float[Tensor, "K W"]]:
-    """Return the first vectors of learned words, drawn where none is given, and those of others."""
-    given = torch.from_numpy(vectors.vectors)
+    """Return the initial values of trained vectors, and the frozen vectors.
+
+    Trained words without a pretrained vector get a random one.
+    """
+    pretrained = torch.from_numpy(vectors.vectors)
     row = {word: i for i, word in reversed(list(enumerate(vectors.words)))}
-    spread = given.std().item() if len(given) > 1 else 0.1
-    new = torch.randn(len(index.new) + 2, given.shape[1]) * spread
+    std = pretrained.std().item() if len(pretrained) > 1 else 0.1
+    new = torch.randn(len(index.new) + 2, pretrained.shape[1]) * std
     new[PADDING] = 0
-    for place, word in enumerate(index.new, start=2):
+    for i, word in enumerate(index.new, start=2):
         if word in row:
-            new[place] = given[row[word]]
-    return new, given[torch.tensor([row[word] for word in index.known], dtype=torch.long)]
+            new[i] = pretrained[row[word]]
+    return new, pretrained[torch.tensor([row[word] for word in index.known], dtype=torch.long)]
 
 
 class Words(nn.Module):
-    """What a word is to a task (section 3.3).
+    """Word vectors, character CNN and ELMo of a task (section 3.3).
 
     Args:
-        words: Its own vector, and its characters.
-        elmo: Where ELMo enters.
-        index: The rows of the table.
-        vectors: The vectors of the words that have one, learned further or not.
-        num_layers: Of the biLM (J); 0 without one.
-        elmo_dim: Their width (D).
+        words: Settings of word vectors and character CNN.
+        elmo: Settings of ELMo.
+        index: The rows of words.
+        vectors: Pretrained vectors.
+        num_layers: Number of layers of the biLM (J); 0 without one.
+        elmo_dim: Dimension of the layers (D).
     """
 
     def __init__(
@@ -255,7 +253,7 @@ class Words(nn.Module):
         elmo_dim: int,
     ) -> None:
         super().__init__()
-        self.table = WordTable(*_first_vectors(index, vectors))
+        self.table = WordTable(*_initial_vectors(index, vectors))
         self.characters = (
             CharCNN(dim=words.char_dim, width=words.char_width, num_filters=words.char_filters)
             if words.char_filters
@@ -274,12 +272,12 @@ class Words(nn.Module):
         self.in_dim = (
             self.table.new.shape[1] + words.char_filters + elmo_dim * ("input" in self.mixes)
         )
-        """Width of what the task's RNN reads (I)."""
+        """Dimension of the input of the task's RNN (I)."""
         self.out_dim = elmo_dim * ("output" in self.mixes)
-        """Width of what is put beside its output (O); 0 for nothing."""
+        """Dimension of ELMo at the output of the task's RNN (O); 0 for none."""
 
     def forward(self, batch: WordBatch) -> tuple[Float[Tensor, "B T I"], Float[Tensor, "B T O"]]:
-        """Return what the task's RNN reads, and what is put beside its output."""
+        """Return the input of the task's RNN, and the ELMo vectors to append to its output."""
         parts = [self.table(batch.ids)]
         if self.characters is not None:
             parts.append(self.characters(batch.characters))
@@ -296,6 +294,6 @@ class Words(nn.Module):
         return self.elmo_dropout(mixed) * batch.mask[..., None]
 
     def penalty(self) -> Float[Tensor, ""]:
-        """Return lambda * ||w||^2 of all mixes (section 3.3)."""
+        """Return lambda * ||w||^2, summed over all mixes (section 3.3)."""
         zero = self.table.new.new_zeros(())
         return self.lambda_ * sum((mix.penalty() for mix in self.mixes.values()), zero)  # type: ignore[operator]

@@ -1,8 +1,8 @@
-"""Documents to clusters: spans, ranked by how well each continues another (Lee et al., 2017).
+"""End-to-end coreference resolution by span ranking (Lee et al., 2017).
 
-N words of a document, E and I widths of a word after and before the biLSTM, W words of the widest
-span; S spans, G their width; K spans that are kept, A antecedents of each, C choices: A and none;
-F width of features, H of hidden layers, M mentions.
+N words of a document, I and E dim of a word before and after the biLSTM, W words of the longest
+span, S candidate spans, G dim of a span, K spans after pruning, A antecedents per span, C = A + 1
+choices (an antecedent or none), F dim of features, H hidden size, M mentions.
 """
 
 from collections.abc import Sequence
@@ -14,40 +14,41 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmore.tasks.coref.config import RankerConfig
-from elmore.tasks.coref.data import Cluster, Mention
+from elmore.tasks.coref.data import Cluster
 from elmore.tasks.modules.rnn import BiLSTM
+from elmore.tasks.spans import Span
 from elmore.tasks.task import TaskModel
 from elmore.tasks.words import WordBatch, Words
 from elmore.transfer import to_device
 
 _FARTHEST = (1, 2, 3, 4, 7, 15, 31, 63)
-"""The last distance of each bucket but the open one: 1, 2, 3, 4, 5-7, 8-15, 16-31, 32-63, 64+."""
+"""Upper bounds of the distance buckets 1, 2, 3, 4, 5-7, 8-15, 16-31, 32-63; the last is 64+."""
 
 _PAIRS = 1 << 17
-"""Pairs that are scored together; each takes some 20 kB, so that long documents need a limit."""
+"""Pairs scored at once. A pair takes about 20 kB, so long documents need a limit."""
 
 
 class DocumentBatch(NamedTuple):
-    """What is known of a document besides its words."""
+    """A document without its words."""
 
     sentences: slice
-    """Its rows of the batch."""
+    """The rows of the batch that hold its sentences."""
 
     genre: Int[Tensor, ""]
     speakers: Int[Tensor, " N"]
     mentions: Int[Tensor, "M 3"]
-    """On the CPU: start, end and cluster, which counts from 1."""
+    """Start, end and cluster, counted from 1, of each gold mention; on the CPU."""
 
 
 class CorefBatch(NamedTuple):
-    """Documents, sentence by sentence."""
+    """The sentences of all documents, and the documents they belong to."""
 
     words: WordBatch
     documents: list[DocumentBatch]
 
 
 class Spans(NamedTuple):
-    """Words from `start` up to, not including, `end`."""
+    """Start and end positions of many spans."""
 
     start: Int[Tensor, " S"]
     end: Int[Tensor, " S"]
@@ -57,22 +58,22 @@ class Spans(NamedTuple):
         return Spans(*(to_device(x, device) for x in self))
 
     def take(self, rows: Int[Tensor, " K"]) -> "Spans":
-        """Return some of the spans."""
+        """Select spans."""
         return Spans(self.start[rows], self.end[rows])
 
 
 class Ranking(NamedTuple):
-    """The spans of a document that are kept, in its order, and how well they go together."""
+    """The spans of a document after pruning, in document order, and their antecedent scores."""
 
     spans: Spans
     """On the CPU."""
 
     scores: Float[Tensor, "K C"]
-    """Column a: the span a places before is the antecedent; column 0: there is none."""
+    """Column a scores the a-th preceding span as the antecedent; column 0 means none."""
 
 
 class CorefRanker(TaskModel[CorefBatch, list[Cluster]]):
-    """[word; characters; ELMo] -> biLSTM -> spans -> the best of them -> scores of antecedents."""
+    """[word; characters; ELMo] -> biLSTM -> spans -> pruning -> antecedent scores."""
 
     def __init__(self, config: RankerConfig, words: Words, num_genres: int) -> None:
         super().__init__()
@@ -98,22 +99,22 @@ class CorefRanker(TaskModel[CorefBatch, list[Cluster]]):
         )
 
     def forward(self, batch: CorefBatch) -> Float[Tensor, ""]:
-        """Return -log p of the right antecedents, for an average document."""
+        """Return -log p of the gold antecedents, summed over spans and averaged over documents."""
         rankings = self._rank(batch)
         losses = [
             antecedent_loss(
                 ranking.scores,
-                to_device(cluster_of(ranking.spans, document.mentions), ranking.scores.device),
+                to_device(cluster_ids(ranking.spans, document.mentions), ranking.scores.device),
             )
             for ranking, document in zip(rankings, batch.documents, strict=True)
         ]
         return torch.stack(losses).mean()
 
     def predict(self, batch: CorefBatch) -> list[list[Cluster]]:
-        """Return the clusters of each document; a span without an antecedent alone is none."""
+        """Return the clusters of each document, without singletons."""
         return [
-            clusters_of(
-                list(map(Mention, ranking.spans.start.tolist(), ranking.spans.end.tolist())),
+            build_clusters(
+                list(map(Span, ranking.spans.start.tolist(), ranking.spans.end.tolist())),
                 ranking.scores.argmax(dim=1).tolist(),
             )
             for ranking in self._rank(batch)
@@ -144,9 +145,8 @@ class CorefRanker(TaskModel[CorefBatch, list[Cluster]]):
         candidates = candidate_spans(lengths, self.config.max_width)
         g = self.encode(x, h, candidates.to(x.device))  # (S, G)
         mention_scores = self.mention_score(g)[:, 0]
-        # The one place where the CPU waits for the device: which spans may be kept depends on
-        # those that are better, one after the other.
-        kept = best_spans(
+        # The only place where the CPU waits for the GPU: pruning is sequential.
+        kept = prune_spans(
             mention_scores.detach().cpu(),
             candidates,
             max(1, int(self.config.spans_per_word * len(words))),
@@ -163,19 +163,19 @@ class CorefRanker(TaskModel[CorefBatch, list[Cluster]]):
 
 
 class FeedForward(NamedTuple):
-    """Networks of one shape: hidden layers of ReLU, dropout after each, and one output."""
+    """The shape of a feed-forward network: ReLU hidden layers with dropout, and one output."""
 
     hidden: int
     num_layers: int
     dropout: float
 
     def build(self, in_dim: int) -> nn.Sequential:
-        """Return such a network."""
+        """Return a network with `in_dim` inputs."""
         first = nn.Linear(in_dim, self.hidden)
         return nn.Sequential(first, *self.build_after_first())
 
     def build_after_first(self) -> nn.Sequential:
-        """Return what follows its first linear layer."""
+        """Return the network without its first linear layer."""
         layers: list[nn.Module] = [nn.ReLU(), nn.Dropout(self.dropout)]
         for _ in range(1, self.num_layers):
             layers += [nn.Linear(self.hidden, self.hidden), nn.ReLU(), nn.Dropout(self.dropout)]
@@ -183,9 +183,10 @@ class FeedForward(NamedTuple):
 
 
 class SpanEncoder(nn.Module):
-    """A span as [first word; last word; head; width], each word as the biLSTM sees it.
+    """[first word; last word; head; width]: the span representation of Lee et al.
 
-    The head is a weighted sum of the span's words as they enter the biLSTM.
+    First and last word are outputs of the biLSTM. The head is an attention-weighted sum of the
+    inputs of the biLSTM.
     """
 
     def __init__(
@@ -208,21 +209,22 @@ class SpanEncoder(nn.Module):
         return torch.cat([h[spans.start], h[spans.end - 1], heads, width], dim=-1)
 
     def heads(self, x: Float[Tensor, "N I"], score: Float[Tensor, " N"]) -> Float[Tensor, "N W I"]:
-        """Return the sums for all spans, by first word and width.
+        """Return the heads of all spans, by first word and width - 1.
 
-        Spans that begin at a word share its window of W words, so this takes W times less memory
-        than to gather the words of each span. Spans that leave the document are meaningless.
+        All spans with the same first word share a window of W words. That takes W times less
+        memory than gathering the words of each span. Entries of spans that extend beyond the end
+        of the document are meaningless.
         """
         N, W = len(x), self.max_width
-        places = torch.arange(W, device=x.device)
-        window = (torch.arange(N, device=x.device)[:, None] + places).clamp(max=N - 1)  # (N, W)
-        inside = places <= places[:, None]  # the span of width w + 1 has the places up to w
+        offsets = torch.arange(W, device=x.device)
+        window = (torch.arange(N, device=x.device)[:, None] + offsets).clamp(max=N - 1)  # (N, W)
+        inside = offsets <= offsets[:, None]  # a span of width w + 1 has the offsets 0, ..., w
         scores = score[window][:, None].masked_fill(~inside, -torch.inf)  # (N, W, W)
         return scores.softmax(dim=-1) @ x[window]
 
 
 class PairScorer(nn.Module):
-    """How well a span continues another: s(i, j) = s_m(i) + s_m(j) + s_a(i, j)."""
+    """Scores of span j as the antecedent of span i: s(i, j) = s_m(i) + s_m(j) + s_a(i, j)."""
 
     farthest: Tensor
 
@@ -238,7 +240,7 @@ class PairScorer(nn.Module):
         super().__init__()
         self.max_antecedents = max_antecedents
         self.distance = nn.Embedding(len(_FARTHEST) + 1, feature_dim)
-        # Genre 0 is one that is not known; like a dropped feature, it is zero.
+        # Genre 0 is an unknown genre; its embedding is zero, like that of a dropped feature.
         self.genre = nn.Embedding(num_genres + 1, feature_dim, padding_idx=0)
         self.speaker = nn.Embedding(2, feature_dim)
         self.dropout = nn.Dropout(ffnn.dropout)
@@ -253,22 +255,32 @@ class PairScorer(nn.Module):
         genre: Int[Tensor, ""],
         speaker: Int[Tensor, " K"],
     ) -> Float[Tensor, "K C"]:
-        """Score each span with those before it, the nearest first, after 0 for none of them."""
+        """Return the scores of "no antecedent", which are 0, and of the A preceding spans.
+
+        Args:
+            g: Span representations.
+            mention_score: s_m.
+            genre: Genre of the document.
+            speaker: Speaker of each span.
+
+        Returns:
+            Column 0 is "no antecedent", column a the a-th preceding span.
+        """
         K, A = len(g), min(self.max_antecedents, len(g) - 1)
         distance = torch.arange(A, 0, -1, device=g.device)
         same_speaker = speaker[:, None] == rows_before(speaker, A)
         features = self._features(distance, genre, same_speaker)
         _, v, _, _ = self._weights()
-        shares = rows_before(functional.linear(g, v), A)
+        antecedent_terms = rows_before(functional.linear(g, v), A)
         size = max(1, _PAIRS // max(A, 1))
-        parts = (x.split(size) for x in (g, rows_before(g, A), shares, features))
-        pairs = torch.cat([self._pairs(*some) for some in zip(*parts, strict=True)])
+        chunks = (x.split(size) for x in (g, rows_before(g, A), antecedent_terms, features))
+        pairs = torch.cat([self._pairs(*chunk) for chunk in zip(*chunks, strict=True)])
         scores = pairs + mention_score[:, None] + rows_before(mention_score, A)
-        exists = places_before(K, A, g.device) >= 0
+        exists = positions_before(K, A, g.device) >= 0
         return functional.pad(scores.flip(1).masked_fill(~exists, -torch.inf), (1, 0))
 
     def _weights(self) -> tuple[Tensor, ...]:
-        """Return the first layer's weights of g_i, of g_j, of their product and of features."""
+        """Split the weights of the first layer: g_i, g_j, their product, and the features."""
         F = 3 * self.distance.embedding_dim
         G = (self.first.in_features - F) // 3
         return self.first.weight.split([G, G, G, F], dim=1)
@@ -288,25 +300,29 @@ class PairScorer(nn.Module):
         self,
         g: Float[Tensor, "k G"],
         before: Float[Tensor, "k A G"],
-        shares: Float[Tensor, "k A H"],
+        antecedent_terms: Float[Tensor, "k A H"],
         features: Float[Tensor, "k A F"],
     ) -> Float[Tensor, "k A"]:
         """Return s_a(i, j) = FFNN([g_i; g_j; g_i * g_j; features])."""
-        # The first layer part by part: what depends on one span alone is computed once a span,
-        # which takes a third of the time and memory. `shares` is that of g_j.
+        # The first layer is split, so that the terms of g_i and of g_j (antecedent_terms) are
+        # computed once per span, not once per pair. That takes a third of the time and memory.
         u, _, w, f = self._weights()
         x = functional.linear(g[:, None] * before, w, self.first.bias)
-        x = x + functional.linear(g, u)[:, None] + shares + functional.linear(features, f)
+        x = x + functional.linear(g, u)[:, None] + antecedent_terms
+        x = x + functional.linear(features, f)
         return self.rest(x)[..., 0]
 
 
 def word_rows(lengths: Int[Tensor, " B"], longest: int) -> Int[Tensor, " N"]:
-    """Return where the words are in sentences padded to `longest`: (2, 1), 3 -> 0 1 3."""
+    """Return the rows of the words in flattened sentences, padded to `longest`: (2, 1), 3 -> 0 1 3.
+
+    Rows of padding are left out.
+    """
     return torch.cat([torch.arange(n) + longest * row for row, n in enumerate(lengths.tolist())])
 
 
 def candidate_spans(lengths: Int[Tensor, " B"], max_width: int) -> Spans:
-    """Return all spans of at most `max_width` words that lie in one sentence."""
+    """Return all spans of up to `max_width` words within a sentence."""
     sentence_end = lengths.cumsum(0).repeat_interleave(lengths)  # (N,)
     start = torch.arange(len(sentence_end))[:, None].expand(-1, max_width)
     end = start + torch.arange(1, max_width + 1)
@@ -314,14 +330,15 @@ def candidate_spans(lengths: Int[Tensor, " B"], max_width: int) -> Spans:
     return Spans(start[inside], end[inside])
 
 
-def best_spans(scores: Float[Tensor, " S"], spans: Spans, count: int) -> Int[Tensor, " K"]:
-    """Return the numbers of the best spans, at most `count` of which no two cross, in order.
+def prune_spans(scores: Float[Tensor, " S"], spans: Spans, count: int) -> Int[Tensor, " K"]:
+    """Return the indices of up to `count` spans, in document order.
 
-    Greedily, from the best one down. Spans cross if they overlap and neither holds the other.
+    Spans are taken greedily by score, skipping those that cross a span taken before: two spans
+    cross if they overlap and neither contains the other.
     """
     starts, lasts = spans.start.tolist(), (spans.end - 1).tolist()
-    farthest: dict[int, int] = {}  # the last word of the widest kept span, by its first one
-    earliest: dict[int, int] = {}  # and the other way round
+    farthest: dict[int, int] = {}  # last word of the longest kept span, by first word
+    earliest: dict[int, int] = {}  # first word of the longest kept span, by last word
     kept: list[int] = []
     for i in scores.argsort(descending=True, stable=True).tolist():
         if len(kept) == count:
@@ -338,40 +355,45 @@ def best_spans(scores: Float[Tensor, " S"], spans: Spans, count: int) -> Int[Ten
 
 
 def rows_before(x: Shaped[Tensor, "K *F"], A: int) -> Shaped[Tensor, "K A *F"]:  # noqa: F821
-    """Return for each row the A rows before it, the nearest last; zeros where there are none.
+    """Return for each row the A rows before it, the nearest last; missing rows are zero.
 
-    As a view: to gather the rows would be to add up as many gradients one after the other.
+    The result is a view: the backward pass of gathering would add up gradients row by row.
     """
     padded = torch.cat([x.new_zeros(A, *x.shape[1:]), x[:-1]])
     return padded.unfold(0, A, 1).movedim(-1, 1)
 
 
-def places_before(K: int, A: int, device: torch.device) -> Int[Tensor, "K A"]:
-    """Return i - 1, i - 2, ..., i - A for each place i; those below 0 do not exist."""
+def positions_before(K: int, A: int, device: torch.device) -> Int[Tensor, "K A"]:
+    """Return i - 1, i - 2, ..., i - A for each position i; negative ones do not exist."""
     here, distance = torch.arange(K, device=device), torch.arange(1, A + 1, device=device)
     return here[:, None] - distance
 
 
-def cluster_of(spans: Spans, mentions: Int[Tensor, "M 3"]) -> Int[Tensor, " K"]:
-    """Return the cluster of each span, 0 for none; all on the CPU."""
-    given = {(start, end): cluster for start, end, cluster in mentions.tolist()}
-    found = zip(spans.start.tolist(), spans.end.tolist(), strict=True)
-    return torch.tensor([given.get(span, 0) for span in found])
+def cluster_ids(spans: Spans, mentions: Int[Tensor, "M 3"]) -> Int[Tensor, " K"]:
+    """Return the gold cluster of each span, 0 for none; all on the CPU."""
+    gold = {(start, end): cluster for start, end, cluster in mentions.tolist()}
+    keys = zip(spans.start.tolist(), spans.end.tolist(), strict=True)
+    return torch.tensor([gold.get(key, 0) for key in keys])
 
 
 def antecedent_loss(scores: Float[Tensor, "K C"], cluster: Int[Tensor, " K"]) -> Float[Tensor, ""]:
-    """Return -log of the probability of all right antecedents, summed over spans."""
-    before = places_before(len(scores), scores.shape[1] - 1, scores.device)
+    """Return -log of the total probability of all gold antecedents, summed over spans."""
+    before = positions_before(len(scores), scores.shape[1] - 1, scores.device)
     same = cluster[before.clamp(min=0)] == cluster[:, None]
-    right = same & (before >= 0) & (cluster[:, None] > 0)  # (K, A)
-    none = ~right.any(dim=1, keepdim=True)  # a first mention, or no mention at all
-    right = torch.cat([none, right], dim=1)
-    of_right = scores.masked_fill(~right, -torch.inf).logsumexp(dim=1)
-    return (scores.logsumexp(dim=1) - of_right).sum()
+    gold = same & (before >= 0) & (cluster[:, None] > 0)  # (K, A)
+    none = ~gold.any(dim=1, keepdim=True)  # first mention of a cluster, or not a mention
+    gold = torch.cat([none, gold], dim=1)
+    gold_scores = scores.masked_fill(~gold, -torch.inf).logsumexp(dim=1)
+    return (scores.logsumexp(dim=1) - gold_scores).sum()
 
 
-def clusters_of(mentions: Sequence[Mention], distances: Sequence[int]) -> list[Cluster]:
-    """Join each mention with its antecedent, so many places before; 0 is none."""
+def build_clusters(mentions: Sequence[Span], distances: Sequence[int]) -> list[Cluster]:
+    """Join mentions that are linked to an antecedent.
+
+    Args:
+        mentions: The spans of a document.
+        distances: How many positions before each span its antecedent is; 0 for none.
+    """
     clusters: list[Cluster] = []
     cluster: dict[int, Cluster] = {}
     for i, (mention, distance) in enumerate(zip(mentions, distances, strict=True)):

@@ -1,4 +1,4 @@
-"""Coreference resolution (section 4): the task."""
+"""The task of coreference resolution (section 4)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,11 +8,11 @@ import torch
 
 from elmore.errors import InputError
 from elmore.tasks.coref.config import CorefConfig
-from elmore.tasks.coref.data import Cluster, CorefExample, cut, read_coreference
+from elmore.tasks.coref.data import Cluster, CorefExample, read_coreference, split_document
 from elmore.tasks.coref.metric import coref_scores
 from elmore.tasks.coref.model import CorefBatch, CorefRanker, DocumentBatch
 from elmore.tasks.show import mark_spans
-from elmore.tasks.spans import Span
+from elmore.tasks.spans import LabeledSpan, spans_as_json
 from elmore.tasks.task import Labels, Task
 from elmore.tasks.treebank import treebank_tokens
 from elmore.tasks.words import WordEncoder, Words
@@ -23,7 +23,7 @@ from elmore.transfer import to_device
 
 
 class Coref(Task[CorefExample, CorefBatch, list[Cluster]]):
-    """Find the words of a document that mean the same person or thing."""
+    """Find the clusters of mentions in a document that refer to the same entity."""
 
     name = "coref"
     config = CorefConfig
@@ -32,11 +32,12 @@ class Coref(Task[CorefExample, CorefBatch, list[Cluster]]):
     def read(
         self, path: Path, config: CorefConfig, *, training: bool = False
     ) -> list[CorefExample]:
-        """Read CoNLL-2012 columns; cut long documents for training."""
+        """Read CoNLL-2012 columns; for training, split long documents."""
         documents = read_coreference(path)
         if not training:
             return documents
-        return [part for d in documents for part in cut(d, config.ranker.max_sentences)]
+        limit = config.ranker.max_sentences
+        return [part for document in documents for part in split_document(document, limit)]
 
     def texts(self, example: CorefExample) -> Sequence[Sentence]:
         """Return the sentences."""
@@ -57,15 +58,15 @@ class Coref(Task[CorefExample, CorefBatch, list[Cluster]]):
     def collate(
         self, examples: Sequence[CorefExample], encode: WordEncoder, labels: Labels
     ) -> CorefBatch:
-        """Encode the sentences of all documents, and what is known of each document."""
+        """Encode the sentences, genres, speakers and mentions of all documents."""
         sentences: list[Sentence] = []
         documents = []
         genres = {genre: i for i, genre in enumerate(labels["genres"], 1)}
         for example in examples:
             start = len(sentences)
-            sentences += filter(None, example.sentences)  # one without words has no place
-            number = {speaker: i for i, speaker in enumerate(dict.fromkeys(example.speakers))}
-            speakers = torch.tensor([number[speaker] for speaker in example.speakers])
+            sentences += filter(None, example.sentences)  # empty ones would need padding
+            index = {speaker: i for i, speaker in enumerate(dict.fromkeys(example.speakers))}
+            speakers = torch.tensor([index[speaker] for speaker in example.speakers])
             genre = torch.tensor(genres.get(example.genre, 0))
             documents.append(
                 DocumentBatch(
@@ -83,24 +84,24 @@ class Coref(Task[CorefExample, CorefBatch, list[Cluster]]):
     def score(
         self, examples: Sequence[CorefExample], predictions: Sequence[list[Cluster]]
     ) -> dict[str, float]:
-        """Return MUC, B-cubed, CEAF-e, and the average of the three."""
+        """Return MUC, B-cubed, CEAF-e and their average."""
         return coref_scores((example.clusters for example in examples), predictions)
 
     def parse(self, line: str, tokenize: Tokenizer) -> CorefExample:
-        """Read a document on one line."""
-        split = (treebank_tokens(sentence, tokenize) for sentence in split_sentences(line))
-        sentences = [tokens for tokens in split if tokens]
+        """Parse a document on one line."""
+        tokenized = (treebank_tokens(sentence, tokenize) for sentence in split_sentences(line))
+        sentences = [tokens for tokens in tokenized if tokens]
         if not sentences:
-            raise InputError("expected a document a line, got an empty line")
+            raise InputError("expected a document, got an empty line")
         return CorefExample("", "", sentences, ["-"] * sum(map(len, sentences)), [])
 
     def show(self, example: CorefExample, prediction: list[Cluster]) -> str:
-        """Return a line a sentence, with the number of its cluster at each mention."""
+        """Return one sentence per line, with each mention marked by the number of its cluster."""
         lines = []
         start = 0
         for tokens in example.sentences:
             spans = [
-                Span(str(number), mention.start - start, mention.end - start)
+                LabeledSpan(str(number), mention.start - start, mention.end - start)
                 for number, cluster in enumerate(prediction, 1)
                 for mention in cluster
                 if start <= mention.start < start + len(tokens)
@@ -112,12 +113,9 @@ class Coref(Task[CorefExample, CorefBatch, list[Cluster]]):
     def as_json(
         self, example: CorefExample, prediction: list[Cluster], config: CorefConfig
     ) -> dict[str, Any]:
-        """Return the clusters; places count the words of the document."""
+        """Return sentences and clusters; positions count the words of the document."""
         words = [word for sentence in example.sentences for word in sentence]
         return {
             "sentences": example.sentences,
-            "clusters": [
-                [{**m._asdict(), "text": " ".join(words[m.start : m.end])} for m in cluster]
-                for cluster in prediction
-            ],
+            "clusters": [spans_as_json(cluster, words) for cluster in prediction],
         }

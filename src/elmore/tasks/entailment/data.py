@@ -1,7 +1,7 @@
-"""Pairs of SNLI, MultiNLI and SICK to tokens.
+"""Sentence pairs of SNLI, MultiNLI and SICK.
 
 {"gold_label": "neutral", "sentence1": "A man sings.", "sentence2": "He is on a stage."}
-pair_ID<TAB>sentence_A<TAB>sentence_B<TAB>entailment_judgment       and rows under it
+pair_ID<TAB>sentence_A<TAB>sentence_B<TAB>entailment_judgment       a header, then rows
 """
 
 import json
@@ -17,11 +17,11 @@ from elmore.text.tokenize import Tokenizer
 _SENTENCES = (("sentence1", "sentence_A"), ("sentence2", "sentence_B"))
 _LABELS = ("gold_label", "entailment_judgment", "entailment_label")
 _NO_LABEL = "-"
-"""Where the annotators did not agree; SNLI's authors leave these pairs out, too."""
+"""Label of pairs without agreement among annotators, which are skipped as in SNLI's paper."""
 
 
 class EntailmentExample(NamedTuple):
-    """Two sentences, and what the first means for the second."""
+    """Two sentences and the relation between them."""
 
     premise: list[str]
     hypothesis: list[str]
@@ -29,7 +29,11 @@ class EntailmentExample(NamedTuple):
 
 
 def read_pairs(path: Path, tokenize: Tokenizer) -> list[EntailmentExample]:
-    """Read JSON lines or a table with a header, whichever it is."""
+    """Read JSON lines, or a tab-separated table with a header.
+
+    Raises:
+        InputError: If a line has no label or no sentence.
+    """
     examples = []
     for number, row in _read_rows(path):
         label = _first(row, _LABELS)
@@ -47,7 +51,7 @@ def read_pairs(path: Path, tokenize: Tokenizer) -> list[EntailmentExample]:
 
 
 def parse_pair(row: Mapping[str, Any], tokenize: Tokenizer) -> EntailmentExample:
-    """Return the tokens of a row: those of the parses, if it has any."""
+    """Return a pair without its label, with the tokens of the parse trees if there are any."""
     premise, hypothesis = (_tokens(row, names, tokenize) for names in _SENTENCES)
     return EntailmentExample(premise, hypothesis, "")
 
@@ -63,12 +67,12 @@ def _tokens(row: Mapping[str, Any], names: tuple[str, ...], tokenize: Tokenizer)
 
 
 def _first(row: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
-    found = (row[name] for name in names if isinstance(row.get(name), str))
-    return next(found, None)
+    """Return the first of several columns that is there."""
+    return next((row[name] for name in names if isinstance(row.get(name), str)), None)
 
 
 def _read_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield rows by the names of their columns, with the numbers of their lines."""
+    """Yield line numbers and rows, as dicts of their columns."""
     columns: list[str] = []
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
@@ -89,8 +93,8 @@ def _parse_header(line: str, path: Path, number: int) -> list[str]:
     if any(set(names).isdisjoint(columns) for names in (*_SENTENCES, _LABELS)):
         raise InputError(
             f"{path}, line {number}: expected JSON lines with gold_label, sentence1 and "
-            "sentence2, or a header with sentence_A, sentence_B and entailment_judgment "
-            f"between tabs, got {line!r:.60}"
+            "sentence2, or a tab-separated header with sentence_A, sentence_B and "
+            f"entailment_judgment, got {line!r:.60}"
         )
     return columns
 
@@ -99,14 +103,14 @@ def _parse_row(line: str, columns: list[str], path: Path, number: int) -> dict[s
     fields = line.split("\t")
     if len(fields) < len(columns):
         raise InputError(
-            f"{path}, line {number}: expected {len(columns)} columns between tabs, as in the "
+            f"{path}, line {number}: expected {len(columns)} tab-separated columns, as in the "
             f"header, got {len(fields)}"
         )
     return dict(zip(columns, fields, strict=False))
 
 
 def parse_json(line: str) -> dict[str, Any]:
-    """Read a line that starts with {, which is an object or no JSON."""
+    """Parse a line that starts with {, so that valid JSON is an object."""
     try:
         return json.loads(line)
     except json.JSONDecodeError as error:

@@ -1,4 +1,4 @@
-"""Textual entailment (section 4): the task."""
+"""The task of textual entailment (section 4)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from elmore.errors import InputError
-from elmore.tasks.classes import Answer, accuracy, best, numbers_of, show_class
+from elmore.tasks.classes import (
+    ClassProbabilities,
+    accuracy,
+    class_ids,
+    most_probable,
+    show_class,
+)
 from elmore.tasks.entailment.config import EntailmentConfig
 from elmore.tasks.entailment.data import EntailmentExample, parse_json, parse_pair, read_pairs
 from elmore.tasks.entailment.model import ESIM, EntailmentBatch, balanced_weights
@@ -17,8 +23,8 @@ from elmore.text.sentences import Sentence
 from elmore.text.tokenize import Tokenizer, TokenizerName, get_tokenizer
 
 
-class Entailment(Task[EntailmentExample, EntailmentBatch, Answer]):
-    """Say whether a hypothesis follows from a premise, contradicts it, or neither."""
+class Entailment(Task[EntailmentExample, EntailmentBatch, ClassProbabilities]):
+    """Decide whether a premise entails a hypothesis, contradicts it, or neither."""
 
     name = "entailment"
     config = EntailmentConfig
@@ -27,11 +33,11 @@ class Entailment(Task[EntailmentExample, EntailmentBatch, Answer]):
     def read(
         self, path: Path, config: EntailmentConfig, *, training: bool = False
     ) -> list[EntailmentExample]:
-        """Read JSON lines as of SNLI, or a table as of SICK."""
+        """Read JSON lines (SNLI, MultiNLI) or a table with a header (SICK)."""
         return read_pairs(path, get_tokenizer(config.data.tokenizer))
 
     def tokenizer(self, config: EntailmentConfig) -> TokenizerName:
-        """Return the one of the training sentences."""
+        """Return the tokenizer of the training sentences."""
         return config.data.tokenizer
 
     def texts(self, example: EntailmentExample) -> Sequence[Sentence]:
@@ -39,7 +45,7 @@ class Entailment(Task[EntailmentExample, EntailmentBatch, Answer]):
         return [example.premise, example.hypothesis]
 
     def labels(self, examples: Sequence[EntailmentExample]) -> Labels:
-        """Return the classes, and how many examples each has."""
+        """Return the classes and their numbers of examples."""
         counts = sorted(Counter(example.label for example in examples).items())
         return {
             "classes": [label for label, _ in counts],
@@ -59,17 +65,17 @@ class Entailment(Task[EntailmentExample, EntailmentBatch, Answer]):
         premises = [example.premise for example in examples]
         return EntailmentBatch(
             encode([*premises, *(example.hypothesis for example in examples)]),
-            numbers_of((e.label for e in examples), labels["classes"], encode.device),
+            class_ids((e.label for e in examples), labels["classes"], encode.device),
         )
 
     def score(
-        self, examples: Sequence[EntailmentExample], predictions: Sequence[Answer]
+        self, examples: Sequence[EntailmentExample], predictions: Sequence[ClassProbabilities]
     ) -> dict[str, float]:
-        """Return the share of pairs with the right class."""
+        """Return the accuracy."""
         return accuracy((example.label for example in examples), predictions)
 
     def parse(self, line: str, tokenize: Tokenizer) -> EntailmentExample:
-        """Read `premise<TAB>hypothesis`, or a JSON object as of SNLI."""
+        """Parse `premise<TAB>hypothesis`, or a JSON object as in SNLI."""
         if line.lstrip().startswith("{"):
             example = parse_pair(parse_json(line), tokenize)
         else:
@@ -82,18 +88,21 @@ class Entailment(Task[EntailmentExample, EntailmentBatch, Answer]):
             )
         return example
 
-    def show(self, example: EntailmentExample, prediction: Answer) -> str:
-        """Return the class between the two sentences."""
+    def show(self, example: EntailmentExample, prediction: ClassProbabilities) -> str:
+        """Return the premise, and the predicted class with the hypothesis below it."""
         premise, hypothesis = (escape(" ".join(text)) for text in self.texts(example))
         return f"{premise}\n  {show_class(prediction)}: {hypothesis}"
 
     def as_json(
-        self, example: EntailmentExample, prediction: Answer, config: EntailmentConfig
+        self,
+        example: EntailmentExample,
+        prediction: ClassProbabilities,
+        config: EntailmentConfig,
     ) -> dict[str, Any]:
-        """Return the class, and the probabilities of all."""
+        """Return both sentences, the predicted class and all probabilities."""
         return {
             "premise": example.premise,
             "hypothesis": example.hypothesis,
-            "label": best(prediction),
+            "label": most_probable(prediction),
             "probabilities": prediction,
         }

@@ -1,1 +1,1 @@
-"""Layers that tasks share."""
+"""Layers that several tasks use."""

@@ -1,4 +1,4 @@
-"""A task's own character CNN: the spelling of a word as a small vector (Ma and Hovy, 2016).
+"""The character CNN of a task, which complements its word vectors (Ma and Hovy, 2016).
 
 B sentences, T words, C characters, E character dim, F filters.
 """
@@ -11,7 +11,7 @@ from elmore.text.characters import NUM_CHARACTERS
 
 
 class CharCNN(nn.Module):
-    """Filters over the characters of a word, and the strongest answer of each."""
+    """Character embeddings, one convolution, max-pooling over the word, ReLU."""
 
     def __init__(self, *, dim: int, width: int, num_filters: int) -> None:
         super().__init__()
@@ -19,7 +19,7 @@ class CharCNN(nn.Module):
         self.conv = nn.Conv1d(dim, num_filters, width, padding=width // 2)
 
     def forward(self, characters: Int[Tensor, "B T C"]) -> Float[Tensor, "B T F"]:
-        """Encode every word on its own."""
+        """Encode each word."""
         B, T, C = characters.shape
         x = self.embed(characters.reshape(B * T, C)).transpose(1, 2)  # (BT, E, C)
         return functional.relu(self.conv(x).amax(dim=-1)).unflatten(0, (B, T))

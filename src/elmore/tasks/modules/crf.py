@@ -1,4 +1,4 @@
-"""A linear-chain conditional random field (Lafferty et al., 2001), with tags that may not follow.
+"""A linear-chain conditional random field (Lafferty et al., 2001) with constrained transitions.
 
 B sentences, T words, K tags.
 """
@@ -10,25 +10,32 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-NEVER = -1e4
-"""Score of what may not be; far from -inf, so that gradients stay numbers."""
+FORBIDDEN = -1e4
+"""Score of a forbidden transition; finite, so that no gradient becomes NaN."""
 
 
-class Chain(NamedTuple):
-    """Scores of a tag after another, of the first tag and of the last one."""
+class Transitions(NamedTuple):
+    """Scores of transitions between tags, of the first tag and of the last tag."""
 
     follow: Float[Tensor, "K K"]
     first: Float[Tensor, " K"]
     last: Float[Tensor, " K"]
 
 
-def constraints(tags: Sequence[str], may_follow: Callable[[str | None, str | None], bool]) -> Chain:
-    """Return 0 for what may be and `NEVER` for what may not; None is the edge of a sentence."""
+def constraints(
+    tags: Sequence[str], may_follow: Callable[[str | None, str | None], bool]
+) -> Transitions:
+    """Return 0 for allowed and `FORBIDDEN` for forbidden transitions.
+
+    Args:
+        tags: All tags.
+        may_follow: Whether the second tag may follow the first; None is the boundary of a sentence.
+    """
 
     def score(before: str | None, after: str | None) -> float:
-        return 0.0 if may_follow(before, after) else NEVER
+        return 0.0 if may_follow(before, after) else FORBIDDEN
 
-    return Chain(
+    return Transitions(
         torch.tensor([[score(before, after) for after in tags] for before in tags]),
         torch.tensor([score(None, tag) for tag in tags]),
         torch.tensor([score(tag, None) for tag in tags]),
@@ -36,17 +43,19 @@ def constraints(tags: Sequence[str], may_follow: Callable[[str | None, str | Non
 
 
 class CRF(nn.Module):
-    """Learned scores of neighbors, on top of the scores of each word's tags."""
+    """Learned transition scores on top of the tag scores of each word."""
 
-    def __init__(self, allowed: Chain) -> None:
+    def __init__(self, allowed: Transitions) -> None:
         super().__init__()
         for name, score in allowed._asdict().items():
             self.register_buffer(f"allowed_{name}", score)
             setattr(self, name, nn.Parameter(torch.zeros_like(score)))
 
-    def chain(self) -> Chain:
-        """Return the scores of neighbors."""
-        return Chain(*(getattr(self, n) + getattr(self, f"allowed_{n}") for n in Chain._fields))
+    def transitions(self) -> Transitions:
+        """Return the learned scores plus the constraints."""
+        return Transitions(
+            *(getattr(self, n) + getattr(self, f"allowed_{n}") for n in Transitions._fields)
+        )
 
     def forward(
         self,
@@ -54,55 +63,56 @@ class CRF(nn.Module):
         tags: Int[Tensor, "B T"],
         mask: Bool[Tensor, "B T"],
     ) -> Float[Tensor, " B"]:
-        """Return -log p(tags) of each sentence, over all sequences of tags."""
-        chain = self.chain()
-        return log_partition(scores, mask, chain) - path_score(scores, tags, mask, chain)
+        """Return the negative log-likelihood of the tags of each sentence."""
+        transitions = self.transitions()
+        total = log_partition(scores, mask, transitions)
+        return total - path_score(scores, tags, mask, transitions)
 
     def decode(self, scores: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"]) -> list[list[int]]:
         """Return the best tags of each sentence."""
-        return viterbi(scores, mask, self.chain())
+        return viterbi(scores, mask, self.transitions())
 
 
 def path_score(
     scores: Float[Tensor, "B T K"],
     tags: Int[Tensor, "B T"],
     mask: Bool[Tensor, "B T"],
-    chain: Chain,
+    transitions: Transitions,
 ) -> Float[Tensor, " B"]:
-    """Add up the scores along given tags."""
+    """Return the score of the given tags of each sentence."""
     words = scores.gather(2, tags[..., None])[..., 0] * mask
-    steps = chain.follow[tags[:, :-1], tags[:, 1:]] * mask[:, 1:]
+    steps = transitions.follow[tags[:, :-1], tags[:, 1:]] * mask[:, 1:]
     end = tags.gather(1, mask.sum(1, keepdim=True) - 1)[:, 0]
-    return words.sum(1) + steps.sum(1) + chain.first[tags[:, 0]] + chain.last[end]
+    return words.sum(1) + steps.sum(1) + transitions.first[tags[:, 0]] + transitions.last[end]
 
 
 def log_partition(
-    scores: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], chain: Chain
+    scores: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], transitions: Transitions
 ) -> Float[Tensor, " B"]:
-    """Add up exp(score) over all sequences of tags: the forward algorithm."""
-    total = chain.first + scores[:, 0]  # (B, K)
+    """Return the log of the sum of exp(score) over all tag sequences (forward algorithm)."""
+    total = transitions.first + scores[:, 0]  # (B, K)
     for t in range(1, scores.shape[1]):
-        step = (total[:, :, None] + chain.follow).logsumexp(dim=1) + scores[:, t]
+        step = (total[:, :, None] + transitions.follow).logsumexp(dim=1) + scores[:, t]
         total = torch.where(mask[:, t, None], step, total)
-    return (total + chain.last).logsumexp(dim=1)
+    return (total + transitions.last).logsumexp(dim=1)
 
 
 @torch.no_grad()
 def viterbi(
-    scores: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], chain: Chain
+    scores: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], transitions: Transitions
 ) -> list[list[int]]:
-    """Return the sequence of tags with the highest score, sentence by sentence."""
-    best = chain.first + scores[:, 0]  # (B, K)
-    came_from = []
+    """Return the tag sequence with the highest score of each sentence."""
+    best = transitions.first + scores[:, 0]  # (B, K)
+    backpointers = []
     for t in range(1, scores.shape[1]):
-        step, before = (best[:, :, None] + chain.follow).max(dim=1)  # (B, K) each
-        # Padding stays where it is, so that the way back passes through it unchanged.
+        step, before = (best[:, :, None] + transitions.follow).max(dim=1)  # (B, K) each
+        # At padding, scores stay as they are and backpointers point to the same tag.
         best = torch.where(mask[:, t, None], step + scores[:, t], best)
-        stay = torch.arange(best.shape[1], device=best.device).expand_as(before)
-        came_from.append(torch.where(mask[:, t, None], before, stay))
-    tag = (best + chain.last).argmax(dim=1)  # (B,)
+        same = torch.arange(best.shape[1], device=best.device).expand_as(before)
+        backpointers.append(torch.where(mask[:, t, None], before, same))
+    tag = (best + transitions.last).argmax(dim=1)  # (B,)
     path = [tag]
-    for before in reversed(came_from):
+    for before in reversed(backpointers):
         tag = before.gather(1, tag[:, None])[:, 0]
         path.append(tag)
     tags = torch.stack(path[::-1], dim=1).tolist()

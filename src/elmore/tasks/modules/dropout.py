@@ -1,19 +1,19 @@
-"""Dropout that drops the same dimensions at every word of a sentence (Gal and Ghahramani, 2016)."""
+"""Variational dropout (Gal and Ghahramani, 2016)."""
 
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
 
-class WordDropout(nn.Module):
-    """Dropout with one mask for all words of a sentence."""
+class VariationalDropout(nn.Module):
+    """Dropout with the same mask for all words of a sentence."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = p
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """Drop dimensions; do nothing outside training."""
+        """Drop the same dimensions of every word; in evaluation mode, return `x`."""
         if not self.training or not self.p:
             return x
         return x * functional.dropout(x.new_ones(len(x), 1, x.shape[-1]), self.p)

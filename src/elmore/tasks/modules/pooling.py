@@ -1,4 +1,4 @@
-"""The words of a sentence to one vector; `elmore.mix` has the mean and the maximum.
+"""Pooling of the words of a sentence; mean and max pooling are in `elmore.mix`.
 
 B sentences, T words, D dim.
 """
@@ -16,7 +16,7 @@ def min_pool(vectors: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]) -> Floa
 
 
 class AttentivePool(nn.Module):
-    """An average of the words whose weights are learned: softmax(v . x) of each word x."""
+    """The mean of the words x, weighted by softmax(v . x) with a learned v."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -25,6 +25,6 @@ class AttentivePool(nn.Module):
     def forward(
         self, vectors: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B D"]:
-        """Average the words of each sentence; a sentence without words is zero."""
+        """Pool the words of each sentence; a sentence without words is zero."""
         weights = masked_softmax(self.score(vectors)[..., 0], mask)  # (B, T)
         return (weights[:, None] @ vectors)[:, 0]

@@ -1,10 +1,10 @@
-"""Columns of the CoNLL shared tasks to sentences with entities: the word first, its tag last."""
+"""CoNLL columns to sentences with entities: the word in the first column, its tag in the last."""
 
 from pathlib import Path
 from typing import NamedTuple
 
 from elmore.errors import InputError
-from elmore.tasks.spans import Span, is_tag, spans_of
+from elmore.tasks.spans import LabeledSpan, decode_tags, is_tag
 from elmore.text.lines import read_lines
 
 
@@ -12,16 +12,20 @@ class NerExample(NamedTuple):
     """A sentence and its entities."""
 
     tokens: list[str]
-    entities: list[Span]
+    entities: list[LabeledSpan]
 
 
 def read_entities(path: Path) -> list[NerExample]:
-    """Read a file of CoNLL columns, tags in IOB1, IOB2 or BIOES; a blank line ends a sentence."""
+    """Read CoNLL columns with tags in IOB1, IOB2 or BIOES; blank lines separate sentences.
+
+    Raises:
+        InputError: If a line has no tag.
+    """
     examples: list[NerExample] = []
     tokens: list[str] = []
     tags: list[str] = []
     for number, line in enumerate([*read_lines(path), ""], 1):
-        # Tabs where there are any: a token may then hold a space.
+        # Split at tabs if there are any, because then a token may contain a space.
         columns = line.split("\t") if "\t" in line else line.split()
         if line.strip() and not line.startswith("-DOCSTART-"):
             if len(columns) < 2 or not columns[0] or not is_tag(columns[-1].strip()):
@@ -32,6 +36,6 @@ def read_entities(path: Path) -> list[NerExample]:
             tokens.append(columns[0])
             tags.append(columns[-1].strip())
         elif tokens:
-            examples.append(NerExample(tokens, spans_of(tags)))
+            examples.append(NerExample(tokens, decode_tags(tags)))
             tokens, tags = [], []
     return examples

@@ -1,4 +1,4 @@
-"""Words to named entities: biLSTM and CRF (Lample et al., 2016; Ma and Hovy, 2016).
+"""A biLSTM-CRF tagger (Lample et al., 2016; Ma and Hovy, 2016).
 
 B sentences, T words, K tags.
 """
@@ -12,19 +12,19 @@ from torch import Tensor, nn
 from elmore.tasks.modules.crf import CRF, constraints
 from elmore.tasks.modules.rnn import BiLSTM
 from elmore.tasks.ner.config import TaggerConfig
-from elmore.tasks.spans import Span, may_follow, spans_of
+from elmore.tasks.spans import LabeledSpan, decode_tags, may_follow_bioes
 from elmore.tasks.task import TaskModel
 from elmore.tasks.words import WordBatch, Words
 
 
 class NerBatch(NamedTuple):
-    """Sentences, and the tags of their words."""
+    """Sentences and the tags of their words."""
 
     words: WordBatch
     tags: Int[Tensor, "B T"]
 
 
-class NerTagger(TaskModel[NerBatch, list[Span]]):
+class NerTagger(TaskModel[NerBatch, list[LabeledSpan]]):
     """[word; characters; ELMo] -> biLSTM -> [h; ELMo] -> scores of BIOES tags -> CRF."""
 
     def __init__(self, config: TaggerConfig, words: Words, tags: list[str]) -> None:
@@ -36,16 +36,16 @@ class NerTagger(TaskModel[NerBatch, list[Span]]):
         )
         self.dropout = nn.Dropout(config.dropout)
         self.score = nn.Linear(self.rnn.dim + words.out_dim, len(tags))
-        self.crf = CRF(constraints(tags, may_follow))
+        self.crf = CRF(constraints(tags, may_follow_bioes))
 
     def forward(self, batch: NerBatch) -> Float[Tensor, ""]:
-        """Return -log p of the right tags, for an average sentence."""
+        """Return the negative log-likelihood of the tags, averaged over sentences."""
         return self.crf(self._scores(batch.words), batch.tags, batch.words.mask).mean()
 
-    def predict(self, batch: NerBatch) -> list[list[Span]]:
+    def predict(self, batch: NerBatch) -> list[list[LabeledSpan]]:
         """Return the entities of each sentence."""
         paths = self.crf.decode(self._scores(batch.words), batch.words.mask)
-        return [spans_of([self.tags[tag] for tag in path]) for path in paths]
+        return [decode_tags([self.tags[tag] for tag in path]) for path in paths]
 
     def _scores(self, words: WordBatch) -> Float[Tensor, "B T K"]:
         at_input, at_output = self.words(words)

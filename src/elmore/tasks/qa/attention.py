@@ -1,4 +1,4 @@
-"""Attention of a passage to a question, and to itself (Seo et al., 2017; Clark and Gardner, 2018).
+"""Bidirectional attention and self-attention (Seo et al., 2017; Clark and Gardner, 2018).
 
 B examples, T and U words, D dim.
 """
@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from elmore.tasks.modules.attention import masked_softmax
+from elmore.tasks.modules.attention import weighted_mean
 
 
 class Trilinear(nn.Module):
-    """How much a word is about another: a_ij = w1 . x_i + w2 . y_j + w3 . (x_i * y_j)."""
+    """Similarity of two words: a_ij = w1 . x_i + w2 . y_j + w3 . (x_i * y_j)."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -22,12 +22,12 @@ class Trilinear(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T D"], y: Float[Tensor, "B U D"]
     ) -> Float[Tensor, "B T U"]:
-        """Score all pairs of words."""
+        """Return the similarity of all pairs of words."""
         return self.left(x) + self.right(y).mT + (x * self.both) @ y.mT
 
 
 class BiAttention(nn.Module):
-    """Words of a passage, beside what the question has to say to each of them."""
+    """Attention between a passage and a question, in both directions."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -41,17 +41,21 @@ class BiAttention(nn.Module):
         passage_mask: Bool[Tensor, "B T"],
         question_mask: Bool[Tensor, "B U"],
     ) -> Float[Tensor, "B T 4*D"]:
-        """Return [h_i; c_i; h_i * c_i; q * c_i], c_i of the question, q of the whole passage."""
+        """Return [h_i; c_i; h_i * c_i; q * c_i] for each word i of the passage.
+
+        c_i is the mean of the question, weighted by similarity to word i; q is the mean of the
+        passage, weighted by the maximum similarity of each word to the question.
+        """
         scores = self.score(passage, question)  # (B, T, U)
-        asked = attend(scores, question_mask[:, None], question)  # (B, T, D)
+        context = weighted_mean(scores, question_mask[:, None], question)  # (B, T, D)
         lowest = torch.finfo(scores.dtype).min
-        strongest = scores.masked_fill(~question_mask[:, None], lowest).amax(dim=-1)  # (B, T)
-        summary = attend(strongest[:, None], passage_mask[:, None], passage)  # (B, 1, D)
-        return torch.cat([passage, asked, passage * asked, summary * asked], dim=-1)
+        maxima = scores.masked_fill(~question_mask[:, None], lowest).amax(dim=-1)  # (B, T)
+        summary = weighted_mean(maxima[:, None], passage_mask[:, None], passage)  # (B, 1, D)
+        return torch.cat([passage, context, passage * context, summary * context], dim=-1)
 
 
 class SelfAttention(nn.Module):
-    """Words of a passage, beside what the other words of it have to say to each of them."""
+    """Attention of a passage to itself."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -61,14 +65,7 @@ class SelfAttention(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B T 3*D"]:
-        """Return [x_i; c_i; x_i * c_i], where c_i is of all words but i."""
+        """Return [x_i; c_i; x_i * c_i]; c_i is the weighted mean of all words except i."""
         others = ~torch.eye(x.shape[1], dtype=torch.bool, device=x.device)
-        heard = attend(self.score(x, x), mask[:, None] & others, x)
-        return torch.cat([x, heard, x * heard], dim=-1)
-
-
-def attend(
-    scores: Float[Tensor, "B T U"], allowed: Bool[Tensor, "#B #T U"], values: Float[Tensor, "B U D"]
-) -> Float[Tensor, "B T D"]:
-    """Return the mean of the values, weighted by exp(score); zeros where none is allowed."""
-    return masked_softmax(scores, allowed) @ values
+        context = weighted_mean(self.score(x, x), mask[:, None] & others, x)
+        return torch.cat([x, context, x * context], dim=-1)

@@ -1,4 +1,4 @@
-"""SQuAD 1.1 to questions, passages and the tokens of their answers.
+"""SQuAD 1.1 to questions, passages and the spans of their answers.
 
 {"data": [{"paragraphs": [{"context": TEXT, "qas": [
     {"question": TEXT, "answers": [{"text": TEXT, "answer_start": CHARACTER}]}]}]}]}
@@ -13,35 +13,36 @@ from typing import Any, NamedTuple, TypeVar
 
 from elmore.errors import InputError
 from elmore.tasks.qa.tokens import Tokens, tokenize
+from elmore.tasks.spans import Span
 from elmore.text.lines import open_bytes
 
 T = TypeVar("T")
 
-TokenSpan = tuple[int, int]
-"""Tokens from the first up to, not including, the second."""
-
 
 class QaExample(NamedTuple):
-    """A question, and where its passage answers it."""
+    """A question, its passage, and the answers."""
 
     question: Tokens
     passage: Tokens
-    """One object for all questions about it."""
+    """The same object for all questions about it."""
 
-    spans: list[TokenSpan]
-    """Every place of an answer, in order."""
+    spans: list[Span]
+    """Tokens of every gold answer, sorted."""
 
     answers: list[str]
-    """The answers as they were given, any of which is right."""
+    """Texts of the gold answers, each of which is correct."""
 
 
 def read_questions(path: Path, *, max_passage: int | None = None) -> list[QaExample]:
     """Read a file of SQuAD 1.1.
 
     Args:
-        path: JSON, compressed or not.
-        max_passage: Keep so many tokens of a passage, and the questions that they answer; for
-            training. None keeps all.
+        path: JSON file, which may be compressed.
+        max_passage: For training: truncate passages to this many tokens, and skip questions whose
+            answers are beyond that.
+
+    Raises:
+        InputError: If the file is not in the format of SQuAD 1.1.
     """
     content = _read_json(path)
     return [
@@ -69,78 +70,73 @@ def _paragraphs(content: Any, path: str) -> Iterator[tuple[Any, str]]:
 
 
 def _read_paragraph(paragraph: Any, where: str, max_passage: int | None) -> Iterator[QaExample]:
-    whole = tokenize(_field(paragraph, "context", str, where))
-    if not whole.words:
-        raise InputError(f"{where}context: expected a text, got {whole.text!r:.60}")
-    passage = whole if max_passage is None else whole.cut(max_passage)
-    for item, place in _items(paragraph, "qas", where):
-        question = tokenize(_field(item, "question", str, place))
+    full = tokenize(_field(paragraph, "context", str, where))
+    if not full.words:
+        raise InputError(f"{where}context: expected a text, got {full.text!r:.60}")
+    passage = full if max_passage is None else full.truncate(max_passage)
+    for item, path in _items(paragraph, "qas", where):
+        question = tokenize(_field(item, "question", str, path))
         if not question.words:
-            raise InputError(f"{place}question: expected a question, got {question.text!r:.60}")
-        answers = [_read_answer(answer, whole, at) for answer, at in _items(item, "answers", place)]
+            raise InputError(f"{path}question: expected a question, got {question.text!r:.60}")
+        answers = [_read_answer(answer, full, at) for answer, at in _items(item, "answers", path)]
         if not answers:
             raise InputError(
-                f"{place}answers: expected at least one; in SQuAD 1.1 every question has an answer"
+                f"{path}answers: expected at least one; in SQuAD 1.1 every question has an answer"
             )
-        spans = _token_spans(answers, whole)
-        kept = [span for span in spans if span[1] <= len(passage.words)]
-        if kept or max_passage is None:
-            yield QaExample(question, passage, kept, [answer.text for answer in answers])
+        spans = [span for span in _answer_spans(answers, full) if span.end <= len(passage.words)]
+        if spans or max_passage is None:
+            yield QaExample(question, passage, spans, [answer.text for answer in answers])
 
 
-class _Answer(NamedTuple):
+class _GoldAnswer(NamedTuple):
     text: str
     start: int
-
-    @property
-    def end(self) -> int:
-        return self.start + len(self.text)
+    """Character offset in the passage."""
 
 
-def _read_answer(answer: Any, passage: Tokens, where: str) -> _Answer:
+def _read_answer(answer: Any, passage: Tokens, where: str) -> _GoldAnswer:
     text = _field(answer, "text", str, where)
     start = _field(answer, "answer_start", int, where)
     if not text.strip():
         raise InputError(f"{where}text: expected words of the context, got {text!r:.60}")
-    there = passage.text[start : start + len(text)] if start >= 0 else ""
-    if there != text:
+    actual = passage.text[start : start + len(text)] if start >= 0 else ""
+    if actual != text:
         raise InputError(
-            f"{where}answer_start: expected the character of the context where {text!r:.60} "
-            f"begins, got {start}, where it says {there!r:.60}"
+            f"{where}answer_start: expected the offset of {text!r:.60} in the context, got "
+            f"{start}, where the context has {actual!r:.60}"
         )
-    return _Answer(text, start)
+    return _GoldAnswer(text, start)
 
 
-def _token_spans(answers: list[_Answer], passage: Tokens) -> list[TokenSpan]:
-    """Return the places of answers, each the fewest tokens that cover it.
+def _answer_spans(answers: list[_GoldAnswer], passage: Tokens) -> list[Span]:
+    """Return the smallest token span that covers each answer, sorted.
 
-    Where one fits its tokens exactly, those that don't are left out: if the answer is `art`, then
-    its place is not in `party`, though a file that lists every place where its letters occur may
-    say so.
+    If some answers match their tokens exactly, the others are left out: a file that lists every
+    occurrence of `art` as a string may also list the one in `party`.
     """
-    covering = {passage.cover(answer.start, answer.end): answer for answer in answers}
+    covering = {passage.cover(a.start, a.start + len(a.text)): a for a in answers}
     exact = [
-        (first, last)
-        for (first, last), answer in covering.items()
-        if passage.slice(first, last).strip() == answer.text.strip()
+        span
+        for span, answer in covering.items()
+        if passage.text_of(span).strip() == answer.text.strip()
     ]
     return sorted(exact or covering)
 
 
 def _items(thing: Any, name: str, where: str) -> Iterator[tuple[Any, str]]:
-    """Yield the items of a list in an object, each with the start of messages about it."""
+    """Yield the items of a list in a JSON object, each with the start of error messages."""
     for i, item in enumerate(_field(thing, name, list, where)):
         yield item, f"{where}{name}[{i}]."
 
 
 def _field(thing: Any, name: str, kind: type[T], where: str) -> T:
-    """Return what an object has under a name."""
+    """Return a field of a JSON object; raise `InputError` if it is missing or not a `kind`."""
     if not isinstance(thing, dict):
         at = where.rstrip(".: ")
         raise InputError(f"{at}: expected an object with {name!r}, got {thing!r:.60}")
     value = thing.get(name)
-    if type(value) is not kind:  # not isinstance: True is no number here
+    if type(value) is not kind:  # not isinstance: a bool is an int, too
         got = f"got {value!r:.60}" if name in thing else "but it is missing"
-        kinds = {str: "a text", int: "a whole number", list: "a list"}
+        kinds = {str: "a string", int: "an integer", list: "a list"}
         raise InputError(f"{where}{name}: expected {kinds[kind]}, {got}")
     return value

@@ -1,4 +1,4 @@
-"""Exact match and F1 of answers, as the official script of SQuAD 1.1 counts them."""
+"""Exact match and F1 of answers, as in the official evaluation script of SQuAD 1.1."""
 
 import re
 import string
@@ -10,29 +10,34 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def normalize(answer: str) -> str:
-    """Return an answer in lower case without punctuation, articles and superfluous space.
+    """Return an answer in lower case, without punctuation, articles and extra whitespace.
 
-    Punctuation first, then articles: `the U.S.` -> `us`, `A.` -> nothing.
+    Punctuation is removed before articles: `the U.S.` -> `us`, `A.` -> empty.
     """
     return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION)).split())
 
 
-def exact_match(found: str, right: str) -> float:
-    """Return 1 if two answers are the same, else 0."""
-    return float(normalize(found) == normalize(right))
+def exact_match(predicted: str, gold: str) -> float:
+    """Return 1 if two answers are equal after normalization, else 0."""
+    return float(normalize(predicted) == normalize(gold))
 
 
-def word_f1(found: str, right: str) -> float:
-    """Return the F1 of the words that two answers have in common, however often each has them."""
-    ours, theirs = normalize(found).split(), normalize(right).split()
+def word_f1(predicted: str, gold: str) -> float:
+    """Return the F1 of the bags of words of two normalized answers."""
+    ours, theirs = normalize(predicted).split(), normalize(gold).split()
     common = (Counter(ours) & Counter(theirs)).total()
     return 2 * common / (len(ours) + len(theirs)) if common else 0.0
 
 
-def squad_scores(found: Sequence[str], right: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Return both scores, the mean over questions of the best over their right answers."""
-    pairs = list(zip(found, right, strict=True))
+def squad_scores(predicted: Sequence[str], gold: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Return F1 and exact match, averaged over questions.
+
+    A question with several gold answers counts with the one that scores best.
+    """
+    pairs = list(zip(predicted, gold, strict=True))
+    metrics = {"f1": word_f1, "em": exact_match}
     return {
-        "f1": sum(max(word_f1(ours, one) for one in all_) for ours, all_ in pairs) / len(pairs),
-        "em": sum(max(exact_match(ours, one) for one in all_) for ours, all_ in pairs) / len(pairs),
+        name: sum(max(metric(ours, answer) for answer in answers) for ours, answers in pairs)
+        / len(pairs)
+        for name, metric in metrics.items()
     }

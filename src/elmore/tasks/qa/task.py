@@ -1,4 +1,4 @@
-"""Question answering (section 4): the task."""
+"""The task of question answering (section 4)."""
 
 import json
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from elmore.tasks.qa.config import QaConfig
 from elmore.tasks.qa.data import QaExample, read_questions
 from elmore.tasks.qa.model import Answer, QaBatch, Reader
 from elmore.tasks.qa.scores import squad_scores
-from elmore.tasks.qa.tokens import tokenize as tokenize_in_place
+from elmore.tasks.qa.tokens import tokenize as tokenize_with_offsets
 from elmore.tasks.show import escape
 from elmore.tasks.task import Labels, Task
 from elmore.tasks.words import WordEncoder, Words
@@ -29,18 +29,18 @@ class Qa(Task[QaExample, QaBatch, Answer]):
     score_name = "f1"
 
     def read(self, path: Path, config: QaConfig, *, training: bool = False) -> list[QaExample]:
-        """Read SQuAD 1.1; for training, long passages are cut."""
+        """Read SQuAD 1.1; for training, truncate long passages."""
         return read_questions(path, max_passage=config.reader.max_passage if training else None)
 
     def tokenizer(self, config: QaConfig) -> None:
-        """Return nothing: tokens that know their places in the text come from `tokens.py`."""
+        """Return None: `parse` has its own tokenizer, which keeps character offsets."""
 
     def texts(self, example: QaExample) -> Sequence[Sentence]:
-        """Return the sentences of question and passage."""
+        """Return the sentences of the question and the passage."""
         return [*example.question.sentences, *example.passage.sentences]
 
     def labels(self, examples: Sequence[QaExample]) -> Labels:
-        """Return nothing: answers are parts of their passages."""
+        """Return nothing: answers are spans of their passages."""
         return {}
 
     def build(self, config: QaConfig, words: Words, labels: Labels) -> Reader:
@@ -50,15 +50,15 @@ class Qa(Task[QaExample, QaBatch, Answer]):
     def collate(
         self, examples: Sequence[QaExample], encode: WordEncoder, labels: Labels
     ) -> QaBatch:
-        """Encode questions, passages and the places of answers."""
+        """Encode questions, passages and gold answers."""
         passages = [example.passage for example in examples]
         questions = [example.question for example in examples]
         passage = encode([p.words for p in passages], [p.sentences for p in passages])
-        places = max(1, *(len(example.spans) for example in examples))
-        spans = np.full((2, len(examples), places), -1)
+        most = max(1, *(len(example.spans) for example in examples))
+        spans = np.full((2, len(examples), most), -1)
         for row, example in enumerate(examples):
-            for place, (first, last) in enumerate(example.spans):
-                spans[:, row, place] = first, last - 1
+            for i, span in enumerate(example.spans):
+                spans[:, row, i] = span.start, span.end - 1
         return QaBatch(
             encode([q.words for q in questions], [q.sentences for q in questions]),
             passage,
@@ -76,8 +76,8 @@ class Qa(Task[QaExample, QaBatch, Answer]):
         )
 
     def parse(self, line: str, tokenize: Tokenizer) -> QaExample:
-        """Read `question<TAB>passage`, or a JSON object with `question` and `context`."""
-        question, passage = map(tokenize_in_place, _split(line))
+        """Parse `question<TAB>passage`, or a JSON object with `question` and `context`."""
+        question, passage = map(tokenize_with_offsets, _parse_line(line))
         if not question.words or not passage.words:
             raise InputError(f"expected a question and a passage, got {line!r:.60}")
         return QaExample(question, passage, [], [])
@@ -92,7 +92,7 @@ class Qa(Task[QaExample, QaBatch, Answer]):
         )
 
     def as_json(self, example: QaExample, prediction: Answer, config: QaConfig) -> dict[str, Any]:
-        """Return the answer, where it is, and how sure the model is."""
+        """Return the answer, its character offsets and its probability."""
         return {
             "question": example.question.text,
             "answer": prediction.text,
@@ -102,7 +102,7 @@ class Qa(Task[QaExample, QaBatch, Answer]):
         }
 
 
-def _split(line: str) -> tuple[str, str]:
+def _parse_line(line: str) -> tuple[str, str]:
     expected = "expected question<TAB>passage, or a JSON object with `question` and `context`"
     if not line.lstrip().startswith("{"):
         question, tab, passage = line.partition("\t")
@@ -115,5 +115,5 @@ def _split(line: str) -> tuple[str, str]:
     except (json.JSONDecodeError, KeyError) as error:
         raise InputError(f"{expected}; got {line!r:.60} ({error!r})") from error
     if not isinstance(question, str) or not isinstance(passage, str):
-        raise InputError(f"{expected}, both texts; got {line!r:.60}")
+        raise InputError(f"{expected}, both strings; got {line!r:.60}")
     return question, passage

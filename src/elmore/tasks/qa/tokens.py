@@ -1,7 +1,7 @@
-"""Text to tokens that know where they are: `It's $5-10.` -> It 's $ 5 - 10 .
+"""Text to tokens with character offsets: `It's $5-10.` -> It 's $ 5 - 10 .
 
-Words and clitics are those of Moses, which the biLM was trained on. But hyphens, slashes and
-symbols are tokens of their own, since an answer may begin or end there.
+Words and clitics are split as Moses does, which the biLM was trained on. Hyphens, slashes and
+symbols are separate tokens, because an answer may start or end there.
 
 T tokens.
 """
@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int32
 
+from elmore.tasks.spans import Span
 from elmore.text.split import sentence_starts
 
 _LETTER = r"[^\W\d_]"
@@ -37,16 +38,16 @@ class Tokens(NamedTuple):
     text: str
     words: list[str]
     starts: Int32[np.ndarray, " T"]
-    """Where each token begins in the text."""
+    """Character offset of the start of each token."""
 
     ends: Int32[np.ndarray, " T"]
-    """Where it ends: the character after its last."""
+    """Character offset after the end of each token."""
 
     sentences: list[list[str]]
-    """The tokens again, sentence by sentence."""
+    """The same tokens, grouped by sentence."""
 
-    def cut(self, length: int) -> "Tokens":
-        """Return the first tokens; all of them are the same object."""
+    def truncate(self, length: int) -> "Tokens":
+        """Return the first `length` tokens; `self` if there are no more than that."""
         if length >= len(self.words):
             return self
         before = accumulate(map(len, self.sentences), initial=0)
@@ -59,31 +60,33 @@ class Tokens(NamedTuple):
             [part for part in parts if part],
         )
 
-    def cover(self, start: int, end: int) -> tuple[int, int]:
-        """Return the fewest tokens, first and after the last, that hold some characters."""
-        first = int(np.searchsorted(self.ends, start, side="right"))
-        return first, int(np.searchsorted(self.starts, end, side="left"))
+    def cover(self, start: int, end: int) -> Span:
+        """Return the smallest span of tokens that covers the characters from start to end."""
+        return Span(
+            int(np.searchsorted(self.ends, start, side="right")),
+            int(np.searchsorted(self.starts, end, side="left")),
+        )
 
-    def place(self, first: int, last: int) -> tuple[int, int]:
-        """Return the characters, first and after the last, of some tokens."""
-        return int(self.starts[first]), int(self.ends[last - 1])
+    def offsets(self, span: Span) -> tuple[int, int]:
+        """Return the character offsets of the start and the end of a span."""
+        return int(self.starts[span.start]), int(self.ends[span.end - 1])
 
-    def slice(self, first: int, last: int) -> str:
-        """Return the text of some tokens, with what is between them."""
-        start, end = self.place(first, last)
+    def text_of(self, span: Span) -> str:
+        """Return the text of a span, including the space between its tokens."""
+        start, end = self.offsets(span)
         return self.text[start:end]
 
 
 def tokenize(text: str) -> Tokens:
-    """Split a text into tokens."""
-    found = list(_TOKEN.finditer(text))
-    words = [sys.intern(match[0]) for match in found]  # a text repeats its words
-    starts = np.array([match.start() for match in found], np.int32)
+    """Split a text into tokens and sentences."""
+    matches = list(_TOKEN.finditer(text))
+    words = [sys.intern(match[0]) for match in matches]  # words repeat, so this saves memory
+    starts = np.array([match.start() for match in matches], np.int32)
     bounds = np.searchsorted(starts, [0, *sentence_starts(text), len(text)]).tolist()
     return Tokens(
         text,
         words,
         starts,
-        np.array([match.end() for match in found], np.int32),
+        np.array([match.end() for match in matches], np.int32),
         [words[first:last] for first, last in pairwise(bounds) if first < last],
     )

@@ -1,7 +1,7 @@
-"""Trees of the Stanford Sentiment Treebank, or labeled lines, to sentences with a sentiment.
+"""Trees of the Stanford Sentiment Treebank, or labeled lines, to sentences and phrases.
 
-(4 (2 It) (4 (2 works) (2 .)))      every phrase has a label, 0 very negative to 4 very positive
-4<TAB>It works .                    a label, as a number or a word, and the tokens of a sentence
+(4 (2 It) (4 (2 works) (2 .)))      each phrase has a label from 0, very negative, to 4
+4<TAB>It works .                    a label, as a number or a word, and a tokenized sentence
 """
 
 import re
@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from elmore.errors import InputError
+from elmore.tasks.spans import LabeledSpan
 from elmore.tasks.treebank import unescape
 from elmore.text.lines import read_lines
 
 SCALE = ("very negative", "negative", "neutral", "positive", "very positive")
-"""The classes, in the order of their numbers."""
+"""The five classes, in the order of their numbers."""
 
-_HALVES = ("negative", "negative", None, "positive", "positive")
-_NUMBERS = {**{str(n): n for n in range(len(SCALE))}, **{name: n for n, name in enumerate(SCALE)}}
-_PIECE = re.compile(r"[()]|[^ \t()]+")  # not \s: the treebank has words with a no-break space
+_BINARY = {"very negative": "negative", "very positive": "positive", "neutral": None}
+"""The class of two that a class of five becomes, if it is not the same."""
+_NAMES = {**{str(n): name for n, name in enumerate(SCALE)}, **{name: name for name in SCALE}}
+_TREE_TOKEN = re.compile(r"[()]|[^ \t()]+")  # not \s: some words contain a no-break space
 
 
 class SentimentExample(NamedTuple):
@@ -28,19 +30,11 @@ class SentimentExample(NamedTuple):
     label: str
 
 
-class Phrase(NamedTuple):
-    """Words of a sentence from `start` up to, not including, `end`."""
-
-    label: int
-    start: int
-    end: int
-
-
 class Tree(NamedTuple):
-    """A sentence and its phrases; the last one is the whole of it."""
+    """A sentence and its phrases, with class names as labels; the last is the sentence itself."""
 
     tokens: list[str]
-    phrases: list[Phrase]
+    phrases: list[LabeledSpan]
 
 
 def read_sentiment(
@@ -50,40 +44,47 @@ def read_sentiment(
 
     Args:
         path: The file.
-        classes: All five, or two, where neutral examples are left out.
-        phrases: Return the phrases of trees, too. Equal ones with equal labels count once, or
-            those of a few words, which are in many sentences, would outweigh all others.
-        min_phrase: Words of a phrase, at least; a sentence may be shorter.
+        classes: Five classes, or two, without neutral examples.
+        phrases: Return the phrases of trees, too. Duplicates with the same label are dropped;
+            otherwise short phrases, which occur in many sentences, would outweigh all others.
+        min_phrase: Minimum number of words in a phrase; sentences may be shorter.
+
+    Raises:
+        InputError: If a line is not a tree or a label with a sentence.
     """
-    names = SCALE if classes == 5 else _HALVES
-    _refuse_other_scales(path)
-    found = [
+    _refuse_binary_labels(path)
+    examples = [
         (tuple(tree.tokens[start:end]), label)
         for tree in read_trees(path)
-        for label, start, end in (_parts(tree, min_phrase) if phrases else tree.phrases[-1:])
+        for label, start, end in (_phrases(tree, min_phrase) if phrases else tree.phrases[-1:])
     ]
     if phrases:
-        found = list(dict.fromkeys(found))
-    return [SentimentExample(list(words), name) for words, n in found if (name := names[n])]
+        examples = list(dict.fromkeys(examples))
+    names = _BINARY if classes == 2 else {}
+    return [
+        SentimentExample(list(words), name)
+        for words, label in examples
+        if (name := names.get(label, label))
+    ]
 
 
-def _parts(tree: Tree, least: int) -> Iterator[Phrase]:
-    *inner, whole = tree.phrases
-    yield from (phrase for phrase in inner if phrase.end - phrase.start >= least)
-    yield whole
+def _phrases(tree: Tree, min_phrase: int) -> Iterator[LabeledSpan]:
+    *inner, sentence = tree.phrases
+    yield from (phrase for phrase in inner if phrase.end - phrase.start >= min_phrase)
+    yield sentence
 
 
-def _refuse_other_scales(path: Path) -> None:
-    """Refuse labeled lines where 0 and 1 are likely to mean negative and positive."""
+def _refuse_binary_labels(path: Path) -> None:
+    """Raise `InputError` for labeled lines where 0 and 1 seem to mean negative and positive."""
     if {line.partition("\t")[0].strip() for line in read_lines(path)} - {""} == {"0", "1"}:
         raise InputError(
-            f"{path}: the labels are 0 and 1 alone, which are both negative on the scale from 0 "
-            "to 4. Write negative and positive in their place, or very negative and negative."
+            f"{path}: all labels are 0 or 1, which are both negative on the scale from 0 to 4. "
+            "Write negative and positive instead, or very negative and negative."
         )
 
 
 def read_trees(path: Path) -> Iterator[Tree]:
-    """Yield the sentences of a file, with those phrases that it labels."""
+    """Yield the sentences of a file with their labeled phrases."""
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
@@ -95,44 +96,48 @@ def read_trees(path: Path) -> Iterator[Tree]:
 
 def _parse_labeled(line: str) -> Tree:
     label, tab, sentence = line.partition("\t")
-    number = _NUMBERS.get(label.strip().lower())
-    if not tab or number is None or not sentence.strip():
+    name = _NAMES.get(label.strip().lower())
+    if not tab or name is None or not sentence.strip():
         raise InputError(
             "expected a tree such as (3 (2 It) (3 works)), or a label from 0 to 4 or "
             "from very negative to very positive, a tab and a sentence"
         )
     tokens = [unescape(token) for token in sentence.split()]
-    return Tree(tokens, [Phrase(number, 0, len(tokens))])
+    return Tree(tokens, [LabeledSpan(name, 0, len(tokens))])
 
 
 def parse_tree(line: str) -> Tree:
-    """Read a tree: (LABEL WORD), or (LABEL TREE TREE ...)."""
+    """Parse a tree: (LABEL WORD), or (LABEL TREE TREE ...).
+
+    Raises:
+        InputError: If the line is not exactly one tree.
+    """
     tokens: list[str] = []
-    phrases: list[Phrase] = []
-    opened: list[tuple[int, int]] = []  # label and first word of what is not closed yet
-    pieces = iter(_PIECE.findall(line))
+    phrases: list[LabeledSpan] = []
+    open_phrases: list[tuple[str, int]] = []  # label and start
+    parts = iter(_TREE_TOKEN.findall(line))
     before = ""
-    for piece in pieces:
-        if phrases and not opened:
-            raise InputError("expected one tree a line, and nothing after it")
-        if piece == "(" and before in ("", "(", ")"):
-            opened.append((_label(next(pieces, "")), len(tokens)))
-        elif piece == ")":
-            label, start = opened.pop() if opened else (0, len(tokens))
+    for part in parts:
+        if phrases and not open_phrases:
+            raise InputError("expected one tree per line, and nothing after it")
+        if part == "(" and before in ("", "(", ")"):
+            open_phrases.append((_label(next(parts, "")), len(tokens)))
+        elif part == ")":
+            label, start = open_phrases.pop() if open_phrases else ("", len(tokens))
             if start == len(tokens):
                 raise InputError("expected a phrase between parentheses")
-            phrases.append(Phrase(label, start, len(tokens)))
+            phrases.append(LabeledSpan(label, start, len(tokens)))
         elif before != "(":
-            raise InputError(f"expected {piece!r} in parentheses of its own")
+            raise InputError(f"expected {part!r} in its own parentheses")
         else:
-            tokens.append(unescape(piece))
-        before = piece
-    if opened or not phrases:
+            tokens.append(unescape(part))
+        before = part
+    if open_phrases or not phrases:
         raise InputError("expected as many ) as ( in a tree")
     return Tree(tokens, phrases)
 
 
-def _label(piece: str) -> int:
-    if piece not in ("0", "1", "2", "3", "4"):
-        raise InputError(f"expected a label from 0 to 4 after (, not {piece!r}")
-    return int(piece)
+def _label(number: str) -> str:
+    if number not in ("0", "1", "2", "3", "4"):
+        raise InputError(f"expected a label from 0 to 4 after (, got {number!r}")
+    return _NAMES[number]

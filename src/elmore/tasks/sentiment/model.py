@@ -1,6 +1,6 @@
-"""Words to sentiment: the biattentive classification network (BCN; McCann et al., 2017).
+"""BCN, the biattentive classification network (McCann et al., 2017).
 
-B sentences, T words, K classes, P pieces of a maxout, I and O widths of input and output.
+B sentences, T words, K classes, P pieces of a maxout unit, I and O widths of input and output.
 """
 
 from itertools import pairwise
@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmore.mix import max_pool, mean_pool
-from elmore.tasks.classes import Answer, answers
-from elmore.tasks.modules.attention import attend
+from elmore.tasks.classes import ClassProbabilities, class_probabilities
+from elmore.tasks.modules.attention import dot_attention
 from elmore.tasks.modules.pooling import AttentivePool, min_pool
 from elmore.tasks.modules.rnn import BiLSTM
 from elmore.tasks.sentiment.config import BCNConfig
@@ -22,24 +22,25 @@ from elmore.tasks.words import WordBatch, Words
 
 
 class SentimentBatch(NamedTuple):
-    """Sentences, and the numbers of their classes."""
+    """Sentences and their classes."""
 
     words: WordBatch
     classes: Int[Tensor, " B"]
 
 
-class BCN(TaskModel[SentimentBatch, Answer]):
-    """Attention of a sentence to itself between two biLSTMs, four ways to pool, a classifier.
+class BCN(TaskModel[SentimentBatch, ClassProbabilities]):
+    """biLSTM, attention of the sentence to itself, biLSTM, pooling, classifier.
 
     w = [word; ELMo]                    ELMo at the input
     x = biLSTM(relu(W w))
-    c = sum_j softmax(x . x_j) x_j      biattention: the context that a word of x asks for
+    c = sum_j softmax(x . x_j) x_j      biattention
     z = [biLSTM([x; x - c; x * c]);     the integrator
          ELMo]                          ELMo at the output
     classifier([max z; mean z; min z; self-attentive z])
 
-    McCann et al. have two sequences, each with an integrator of its own, and give a single
-    sentence twice. Both halves are then the same function of the same words, so here is one.
+    McCann et al. encode two sequences and integrate each with its own biLSTM; for a single
+    sentence, both sequences are the same. This network encodes the sentence once and has one
+    integrator.
     """
 
     def __init__(self, config: BCNConfig, words: Words, classes: list[str]) -> None:
@@ -60,17 +61,17 @@ class BCN(TaskModel[SentimentBatch, Answer]):
         )
 
     def forward(self, batch: SentimentBatch) -> Float[Tensor, ""]:
-        """Return -log p of the right class, for an average sentence."""
+        """Return the cross-entropy, averaged over sentences."""
         return functional.cross_entropy(self._scores(batch.words), batch.classes)
 
-    def predict(self, batch: SentimentBatch) -> list[Answer]:
-        """Return the probabilities of the classes for each sentence."""
-        return answers(self._scores(batch.words), self.classes)
+    def predict(self, batch: SentimentBatch) -> list[ClassProbabilities]:
+        """Return the class probabilities of each sentence."""
+        return class_probabilities(self._scores(batch.words), self.classes)
 
     def _scores(self, words: WordBatch) -> Float[Tensor, "B K"]:
         at_input, at_output = self.words(words)
         x = self.encode(self.dropout(self.project(at_input).relu()), words.lengths)
-        context = attend(x, x, words.mask)
+        context = dot_attention(x, x, words.mask)
         z = self.integrate(torch.cat([x, x - context, x * context], dim=-1), words.lengths)
         z = torch.cat([z, at_output], dim=-1)
         pools = (max_pool, mean_pool, min_pool, self.attentive_pool)
@@ -78,7 +79,7 @@ class BCN(TaskModel[SentimentBatch, Answer]):
 
 
 def relu_layers(in_dim: int, out_dim: int, *, dropout: float) -> nn.Sequential:
-    """Return two layers with ReLU and dropout, each half as wide as what it reads, and a last."""
+    """Return two ReLU layers, each half as wide as its input, and a linear one, with dropout."""
     layers: list[nn.Module] = []
     for wide, narrow in pairwise((in_dim, in_dim // 2, in_dim // 4)):
         layers += [nn.Dropout(dropout), nn.Linear(wide, narrow), nn.ReLU()]
@@ -86,7 +87,7 @@ def relu_layers(in_dim: int, out_dim: int, *, dropout: float) -> nn.Sequential:
 
 
 def maxout_layers(in_dim: int, out_dim: int, *, pieces: int, dropout: float) -> nn.Sequential:
-    """Return three maxout layers with batch norm and dropout before each."""
+    """Return three maxout layers, each with batch norm and dropout on its input."""
     layers: list[nn.Module] = []
     for wide, narrow in pairwise((in_dim, in_dim // 2, in_dim // 4, out_dim)):
         layers += [BatchNorm(wide), nn.Dropout(dropout), Maxout(wide, narrow, pieces=pieces)]
@@ -94,7 +95,7 @@ def maxout_layers(in_dim: int, out_dim: int, *, pieces: int, dropout: float) -> 
 
 
 class Maxout(nn.Module):
-    """The maximum of some linear functions (Goodfellow et al., 2013)."""
+    """The maximum of several linear functions (Goodfellow et al., 2013)."""
 
     def __init__(self, in_dim: int, out_dim: int, *, pieces: int) -> None:
         super().__init__()
@@ -102,12 +103,12 @@ class Maxout(nn.Module):
         self.pieces = pieces
 
     def forward(self, x: Float[Tensor, "B I"]) -> Float[Tensor, "B O"]:
-        """Take the maximum of P numbers for each of the O results."""
+        """Return the maximum of P linear functions for each of the O outputs."""
         return self.linear(x).unflatten(-1, (-1, self.pieces)).amax(dim=-1)
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch norm that takes the running statistics for a batch of one, which has none."""
+    """Batch norm that uses the running statistics for a batch of one example."""
 
     def forward(self, x: Float[Tensor, "B I"]) -> Float[Tensor, "B I"]:
         """Normalize each dimension over the batch."""

@@ -1,11 +1,17 @@
-"""Sentiment analysis (section 4): the task."""
+"""The task of sentiment classification (section 4)."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from elmore.errors import InputError
-from elmore.tasks.classes import Answer, accuracy, best, numbers_of, show_class
+from elmore.tasks.classes import (
+    ClassProbabilities,
+    accuracy,
+    class_ids,
+    most_probable,
+    show_class,
+)
 from elmore.tasks.sentiment.config import SentimentConfig
 from elmore.tasks.sentiment.data import SCALE, SentimentExample, read_sentiment
 from elmore.tasks.sentiment.model import BCN, SentimentBatch
@@ -17,8 +23,8 @@ from elmore.text.sentences import Sentence
 from elmore.text.tokenize import Tokenizer
 
 
-class Sentiment(Task[SentimentExample, SentimentBatch, Answer]):
-    """Say how positive or negative a sentence is."""
+class Sentiment(Task[SentimentExample, SentimentBatch, ClassProbabilities]):
+    """Decide how positive or negative a sentence is."""
 
     name = "sentiment"
     config = SentimentConfig
@@ -27,7 +33,7 @@ class Sentiment(Task[SentimentExample, SentimentBatch, Answer]):
     def read(
         self, path: Path, config: SentimentConfig, *, training: bool = False
     ) -> list[SentimentExample]:
-        """Read trees or labeled lines; for training, if asked to, with the phrases of trees."""
+        """Read trees or labeled lines; for training, with the phrases of trees by default."""
         return read_sentiment(
             path,
             classes=config.data.classes,
@@ -40,7 +46,7 @@ class Sentiment(Task[SentimentExample, SentimentBatch, Answer]):
         return [example.tokens]
 
     def labels(self, examples: Sequence[SentimentExample]) -> Labels:
-        """Return the classes that occur, from the most negative one on."""
+        """Return the classes that occur, from negative to positive."""
         seen = {example.label for example in examples}
         return {"classes": [name for name in SCALE if name in seen]}
 
@@ -54,32 +60,32 @@ class Sentiment(Task[SentimentExample, SentimentBatch, Answer]):
         """Encode sentences and classes."""
         return SentimentBatch(
             encode([example.tokens for example in examples]),
-            numbers_of((e.label for e in examples), labels["classes"], encode.device),
+            class_ids((e.label for e in examples), labels["classes"], encode.device),
         )
 
     def score(
-        self, examples: Sequence[SentimentExample], predictions: Sequence[Answer]
+        self, examples: Sequence[SentimentExample], predictions: Sequence[ClassProbabilities]
     ) -> dict[str, float]:
-        """Return the share of sentences with the right class."""
+        """Return the accuracy."""
         return accuracy((example.label for example in examples), predictions)
 
     def parse(self, line: str, tokenize: Tokenizer) -> SentimentExample:
-        """Read a sentence."""
+        """Parse a sentence."""
         tokens = treebank_tokens(line, tokenize)
         if not tokens:
-            raise InputError("expected a sentence a line, got an empty line")
+            raise InputError("expected a sentence, got an empty line")
         return SentimentExample(tokens, "")
 
-    def show(self, example: SentimentExample, prediction: Answer) -> str:
-        """Return the class before the sentence."""
+    def show(self, example: SentimentExample, prediction: ClassProbabilities) -> str:
+        """Return the predicted class and the sentence."""
         return f"{show_class(prediction)}  {escape(' '.join(example.tokens))}"
 
     def as_json(
-        self, example: SentimentExample, prediction: Answer, config: SentimentConfig
+        self, example: SentimentExample, prediction: ClassProbabilities, config: SentimentConfig
     ) -> dict[str, Any]:
-        """Return the class, and the probabilities of all."""
+        """Return tokens, the predicted class and all probabilities."""
         return {
             "tokens": example.tokens,
-            "label": best(prediction),
+            "label": most_probable(prediction),
             "probabilities": prediction,
         }

@@ -1,4 +1,4 @@
-"""CoNLL-2012 columns to frames: a predicate and its roles, `(ARG0*` `*` `*)` in the file."""
+"""CoNLL-2012 columns to predicates with their roles, written as `(ARG0*` `*` `*)` in a column."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from elmore.errors import InputError
 from elmore.tasks.conll2012 import ROLES, WORD, Row, read_documents
-from elmore.tasks.spans import Span
+from elmore.tasks.spans import LabeledSpan
 from elmore.tasks.treebank import unescape
 
 PREDICATE = "V"
@@ -17,16 +17,20 @@ _CELL = re.compile(r"(?:\(([^()*\s]+))?\*(\))?")
 
 
 class SrlExample(NamedTuple):
-    """A sentence, one of its predicates, and the roles of the words around it."""
+    """A sentence, one of its predicates, and the roles of that predicate."""
 
     tokens: list[str]
     predicate: int
-    roles: list[Span]
-    """The predicate's own span is among them, as V."""
+    roles: list[LabeledSpan]
+    """Includes the span of the predicate itself, with the label V."""
 
 
 def read_frames(path: Path) -> list[SrlExample]:
-    """Read a file of CoNLL-2012 columns; a sentence gives an example for each predicate."""
+    """Read CoNLL-2012 columns; each predicate of a sentence is one example.
+
+    Raises:
+        InputError: If brackets do not match, or a column of roles has no predicate.
+    """
     examples: list[SrlExample] = []
     for document in read_documents(path):
         for rows in document.sentences:
@@ -37,24 +41,24 @@ def read_frames(path: Path) -> list[SrlExample]:
     return examples
 
 
-def _read_roles(path: Path, rows: Sequence[Row], column: int) -> list[Span]:
-    roles: list[Span] = []
+def _read_roles(path: Path, rows: Sequence[Row], column: int) -> list[LabeledSpan]:
+    roles: list[LabeledSpan] = []
     label, start = "", -1
     for position, (number, columns) in enumerate(rows):
         cell = columns[column]
-        if cell == "*":  # most of them
+        if cell == "*":  # most cells
             continue
-        found = _CELL.fullmatch(cell)
-        # A role begins where none is open, and ends where one is.
-        if not found or bool(found[1]) == (start >= 0):
+        match = _CELL.fullmatch(cell)
+        # A role must start outside of any role and end inside of one.
+        if not match or bool(match[1]) == (start >= 0):
             raise InputError(
                 f"{path}, line {number}, column {column + 1}: expected roles in brackets that do "
                 f"not overlap, such as (ARG0*, *, *) or (V*), got {cell!r:.60}"
             )
-        if found[1]:
-            label, start = found[1], position
-        if found[2]:
-            roles.append(Span(label, start, position + 1))
+        if match[1]:
+            label, start = match[1], position
+        if match[2]:
+            roles.append(LabeledSpan(label, start, position + 1))
             start = -1
     if start >= 0:
         raise InputError(
@@ -64,12 +68,12 @@ def _read_roles(path: Path, rows: Sequence[Row], column: int) -> list[Span]:
     return roles
 
 
-def _predicate(path: Path, rows: Sequence[Row], column: int, roles: Sequence[Span]) -> int:
-    # Not from the column of lemmas: there a predicate may have none, and other words one.
-    found = [role.start for role in roles if role.label == PREDICATE]
-    if len(found) != 1:
+def _predicate(path: Path, rows: Sequence[Row], column: int, roles: Sequence[LabeledSpan]) -> int:
+    # Not from the lemma column: some predicates have no lemma there, and some other words do.
+    positions = [role.start for role in roles if role.label == PREDICATE]
+    if len(positions) != 1:
         raise InputError(
             f"{path}, line {rows[0].number}, column {column + 1}: expected one predicate, "
-            f"({PREDICATE}*), in the roles of a sentence, found {len(found)}"
+            f"({PREDICATE}*), in the roles of a sentence, found {len(positions)}"
         )
-    return found[0]
+    return positions[0]

@@ -1,6 +1,6 @@
-"""Words and a predicate to roles: a deep highway LSTM (He et al., 2017).
+"""A deep highway LSTM for semantic role labeling (He et al., 2017).
 
-B frames, T words, K tags.
+B predicates, each with its sentence, T words, K tags.
 """
 
 from typing import NamedTuple
@@ -10,27 +10,27 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from elmore.tasks.modules.crf import Chain, constraints, viterbi
+from elmore.tasks.modules.crf import Transitions, constraints, viterbi
 from elmore.tasks.modules.highway_lstm import AlternatingLSTM
-from elmore.tasks.spans import Span, may_follow_iob2, spans_of
+from elmore.tasks.spans import LabeledSpan, decode_tags, may_follow_iob2
 from elmore.tasks.srl.config import LabelerConfig
 from elmore.tasks.task import TaskModel
 from elmore.tasks.words import WordBatch, Words
 
 NO_TAG = -100
-"""In place of a tag where there is no word."""
+"""Tag of padding, which the loss ignores."""
 
 
 class SrlBatch(NamedTuple):
-    """Sentences, the position of a predicate in each, and the tags of their words."""
+    """Sentences, the position of the predicate in each, and the tags of the words."""
 
     words: WordBatch
     predicates: Int[Tensor, " B"]
     tags: Int[Tensor, "B T"]
 
 
-class RoleLabeler(TaskModel[SrlBatch, list[Span]]):
-    """[word; ELMo; is it the predicate?] -> highway LSTM -> [h; ELMo] -> scores of IOB2 tags."""
+class RoleLabeler(TaskModel[SrlBatch, list[LabeledSpan]]):
+    """[word; ELMo; predicate mark] -> highway LSTM -> [h; ELMo] -> scores of IOB2 tags."""
 
     allowed_follow: Tensor
     allowed_first: Tensor
@@ -52,18 +52,18 @@ class RoleLabeler(TaskModel[SrlBatch, list[Span]]):
             self.register_buffer(f"allowed_{name}", score, persistent=False)
 
     def forward(self, batch: SrlBatch) -> Float[Tensor, ""]:
-        """Return -log p of the right tags, each on its own, for an average sentence."""
+        """Return the cross-entropy of the tags, summed over words and averaged over sentences."""
         scores = self._scores(batch).flatten(0, 1)
         tags = batch.tags.flatten()
         loss = functional.cross_entropy(scores, tags, ignore_index=NO_TAG, reduction="sum")
         return loss / len(batch.tags)
 
-    def predict(self, batch: SrlBatch) -> list[list[Span]]:
-        """Return the roles of each frame: the best tags of which each may follow the other."""
-        allowed = Chain(self.allowed_follow, self.allowed_first, self.allowed_last)
-        # Scores are log p up to a number a word, which all tags of the word share.
+    def predict(self, batch: SrlBatch) -> list[list[LabeledSpan]]:
+        """Return the roles of each predicate: the best sequence of tags that is valid IOB2."""
+        allowed = Transitions(self.allowed_follow, self.allowed_first, self.allowed_last)
+        # Unnormalized scores will do: log p differs from them by a constant per word.
         paths = viterbi(self._scores(batch), batch.words.mask, allowed)
-        return [spans_of([self.tags[tag] for tag in path]) for path in paths]
+        return [decode_tags([self.tags[tag] for tag in path]) for path in paths]
 
     def _scores(self, batch: SrlBatch) -> Float[Tensor, "B T K"]:
         at_input, at_output = self.words(batch.words)
