@@ -1,4 +1,4 @@
-"""Oracle: what was there before."""
+"""Atomic writes. Oracle: the files before the write."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
+def test_file_appears_only_when_complete(tmp_path: Path) -> None:
     with atomic_file(tmp_path / "deep" / "f") as temporary:
         temporary.write_text("new")
         assert not (tmp_path / "deep" / "f").exists()
@@ -20,7 +20,7 @@ def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     assert names(tmp_path / "deep") == {"f"}
 
 
-def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+def test_failure_keeps_the_old_content(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("old")
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "x").write_text("old")
@@ -34,7 +34,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     assert names(tmp_path) == {"f", "d"}
 
 
-def test_a_folder_that_cannot_move_into_place_gives_the_old_one_back(
+def test_failed_rename_restores_the_old_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "d").mkdir()
@@ -53,7 +53,7 @@ def test_a_folder_that_cannot_move_into_place_gives_the_old_one_back(
     assert names(tmp_path) == {"d"}
 
 
-def test_only_empty_folders_may_be_written_over_unasked(tmp_path: Path) -> None:
+def test_only_empty_folders_may_be_replaced_without_overwrite(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "f").touch()
     refuse_existing(tmp_path / "empty", overwrite=False)

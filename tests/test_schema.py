@@ -1,4 +1,4 @@
-"""Oracle: the dataclass itself. Cases of wrong values are in tests/checkpoint/test_directory.py."""
+"""Settings from mappings. More invalid values are in tests/checkpoint/test_directory.py."""
 
 from dataclasses import asdict, dataclass, field
 
@@ -20,15 +20,15 @@ class Outer:
     inner: Inner = field(default_factory=Inner)
 
 
-def test_a_dataclass_goes_round() -> None:
+def test_round_trip() -> None:
     config = BiLMConfig.tiny()
     assert from_mapping(BiLMConfig, asdict(config), "here") == config
 
 
-def test_nested_tables_and_whole_numbers_for_floats() -> None:
-    found = from_mapping(Outer, {"name": "a", "inner": {"rate": 1}}, "here")
-    assert found == Outer(name="a", inner=Inner(rate=1.0))
-    assert isinstance(found.inner.rate, float)
+def test_nested_tables_and_integers_for_floats() -> None:
+    actual = from_mapping(Outer, {"name": "a", "inner": {"rate": 1}}, "here")
+    assert actual == Outer(name="a", inner=Inner(rate=1.0))
+    assert isinstance(actual.inner.rate, float)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_nested_tables_and_whole_numbers_for_floats() -> None:
         ({"name": "a", "zzz": 1}, "unknown setting 'zzz'; known: name, inner"),
     ],
 )
-def test_what_is_wrong_is_named(values: dict, message: str) -> None:
+def test_invalid_settings_are_named(values: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         from_mapping(Outer, values, "here")
 

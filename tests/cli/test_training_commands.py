@@ -1,4 +1,4 @@
-"""pretrain, perplexity and finetune from the command line. Oracle: the same from Python."""
+"""The commands pretrain, perplexity and finetune."""
 
 import json
 from pathlib import Path
@@ -25,13 +25,13 @@ def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_text_to_model_to_perplexity_to_domain(run, text: Path) -> None:
+def test_pretrain_perplexity_finetune_and_convert(run, text: Path) -> None:
     result = run("pretrain", "a.txt", "b.txt", "-o", "base", "--size", "tiny", *COMMON)
     assert result.code == 0, result.err
     assert "step 5 of" in result.out
     assert "held-out perplexity" in result.out.splitlines()[-1]
     measured = json.loads(run("perplexity", "base", "a.txt", "--device", "cpu", "--json").out)
-    assert measured["tokens"] == 5 * (8 + 4 + 5 + 5)  # words and the ends of sentences
+    assert measured["tokens"] == 5 * (8 + 4 + 5 + 5)  # words and sentence ends
     assert measured["average"] == pytest.approx((measured["forward"] + measured["backward"]) / 2)
     assert "perplexity" in run("perplexity", "base", "a.txt", "b.txt").out
     tuned = run("finetune", "base", "a.txt", "-o", "tuned", *COMMON, "--json")
@@ -50,7 +50,7 @@ def test_text_to_model_to_perplexity_to_domain(run, text: Path) -> None:
     assert json.loads(again.out)["text"] == ["a.txt", "b.txt"]
 
 
-def test_wrong_requests_are_refused(run, text: Path) -> None:
+def test_invalid_requests_are_rejected(run, text: Path) -> None:
     Path("empty.txt").touch()
     Path("binary.txt").write_bytes(b"\xff\xfe\n")
     Path("long.txt").write_bytes(b"word " * 1_000_000)
@@ -79,7 +79,7 @@ def test_wrong_requests_are_refused(run, text: Path) -> None:
     assert not Path("x").exists()
 
 
-def test_bytes_that_are_no_text_can_be_replaced(run, text: Path) -> None:
+def test_invalid_utf8_can_be_replaced(run, text: Path) -> None:
     Path("bad.txt").write_bytes(Path("a.txt").read_bytes() + b"The \xff cat.\n")
     command = ("pretrain", "bad.txt", "-o", "x", "--size", "tiny", *COMMON)
     refused(run(*command), "replace-invalid")

@@ -23,7 +23,7 @@ SETTINGS = [
 
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
-    """Sentences that are easy to learn."""
+    """Sentences that are easy to predict."""
     path = tmp_path / "text.txt"
     subjects, verbs, objects = (
         ["the cat", "a dog", "my aunt"],

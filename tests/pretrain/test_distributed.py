@@ -25,7 +25,7 @@ CHANGES = [
     "training.lr=0.2", "training.clip_norm=1e9", "run.log_steps=1",
 ]  # fmt: skip
 
-# Asks every process to stop at a step of its choice, as a cluster does that wants its machine back.
+# Sends SIGTERM to every process at a given step, as a cluster does to preempt a job.
 WORKER = """
 import os, signal, sys
 import elmore.pretrain.loop as loop
@@ -91,7 +91,7 @@ def test_several_processes_equal_one(
     assert_close_runs(tmp_path / "one", tmp_path / "many")
 
 
-def test_one_process_goes_on_where_two_were_stopped(
+def test_one_process_resumes_a_run_of_two(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
     stopped = train_in_processes(2, text, tmp_path / "two", STOP_AT=12)

@@ -1,4 +1,4 @@
-"""Oracles: perplexity measured on its own, before and after; the files that were there."""
+"""Fine-tuning. Oracles: perplexity measured separately; an uninterrupted run."""
 
 import signal
 from dataclasses import replace
@@ -46,7 +46,7 @@ def run(
     return summary, records
 
 
-def test_a_language_model_learns_the_domain(
+def test_perplexity_of_the_domain_improves(
     text: Path, domain: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
     pretrain([text], tmp_path / "base", config, cache=tmp_path / "c", workers=1, device="cpu")
@@ -57,16 +57,14 @@ def test_a_language_model_learns_the_domain(
     sentences = [line.split() for line in heldout.read_text().splitlines()]
     for folder, when in (("base", "before"), ("tuned", "heldout")):
         model, vocabulary, _ = read_language_model(tmp_path / folder)
-        found = measure_perplexity(model, vocabulary, sentences)
-        assert found.average == pytest.approx(summary[when]["average"], rel=1e-4)
+        actual = measure_perplexity(model, vocabulary, sentences)
+        assert actual.average == pytest.approx(summary[when]["average"], rel=1e-4)
     base, tuned = (read_language_model(tmp_path / name) for name in ("base", "tuned"))
     assert list(base.vocabulary) == list(tuned.vocabulary)
     assert tuned.provenance["model"]["steps"] > 0
 
 
-def test_released_weights_learn_a_softmax_first_and_convert_back(
-    domain: Path, tmp_path: Path
-) -> None:
+def test_released_weights_get_a_softmax_and_convert_back(domain: Path, tmp_path: Path) -> None:
     release = write_release(tmp_path / "r", VARIANTS["usual"])
     before = elmore.load(release.weights_file).bilm.state_dict()
     summary, records = run(release.weights_file, domain, tmp_path / "tuned")
@@ -81,10 +79,10 @@ def test_released_weights_learn_a_softmax_first_and_convert_back(
         torch.testing.assert_close(again.state_dict()[name], value)
 
 
-def test_overfitting_is_stopped_and_the_best_weights_stay(
+def test_early_stopping_keeps_the_best_weights(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
-    """Five sentences by heart make others worse: nothing must be lost by trying."""
+    """Overfitting to one repeated sentence must not make the result worse than the start."""
     long = replace(config, training=replace(config.training, epochs=4.0))
     pretrain([text], tmp_path / "base", long, cache=tmp_path / "c", workers=1, device="cpu")
     (tmp_path / "five.txt").write_text("\n".join(["them them us us them ."] * 20))
@@ -101,7 +99,7 @@ def test_overfitting_is_stopped_and_the_best_weights_stay(
 
 @pytest.mark.parametrize("has_softmax", [True, False])
 @pytest.mark.parametrize("stop_at", [2, 5])
-def test_an_interrupted_run_ends_as_if_nobody_had_stopped_it(
+def test_resumed_run_equals_an_uninterrupted_one(
     text: Path,
     domain: Path,
     tmp_path: Path,
@@ -109,7 +107,7 @@ def test_an_interrupted_run_ends_as_if_nobody_had_stopped_it(
     has_softmax: bool,
     stop_at: int,
 ) -> None:
-    """A real signal, and the same bits as the run that got none."""
+    """Interrupted by a real signal, in either phase; the weights are bit-equal."""
     if has_softmax:
         model = tmp_path / "base"
         pretrain([text], model, config, cache=tmp_path / "c", workers=1, device="cpu")
@@ -143,7 +141,7 @@ def test_an_interrupted_run_ends_as_if_nobody_had_stopped_it(
     assert not (tmp_path / "parts" / "checkpoints").exists()
 
 
-def test_what_cannot_be_tuned_is_refused(domain: Path, tmp_path: Path) -> None:
+def test_invalid_requests_are_rejected(domain: Path, tmp_path: Path) -> None:
     release = write_release(tmp_path / "r", VARIANTS["usual"])
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "x").touch()

@@ -1,4 +1,4 @@
-"""Oracle: a run that nobody has disturbed."""
+"""Pre-training runs. Oracle: an uninterrupted run."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def assert_equal_runs(a: Path, b: Path) -> None:
-    """Bit for bit, weights and metrics (but for the clock)."""
+    """Compare weights and metrics, except times, bit for bit."""
     first, second = weights(a), weights(b)
     assert first.keys() == second.keys()
     for name in first:
@@ -49,7 +49,7 @@ def assert_equal_runs(a: Path, b: Path) -> None:
     assert metrics[0] == metrics[1]
 
 
-def test_a_run_learns_and_leaves_a_model(
+def test_run_lowers_perplexity_and_writes_a_model(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
     records = []
@@ -71,15 +71,13 @@ def test_a_run_learns_and_leaves_a_model(
     assert len(saved.vocabulary) == summary["vocabulary"]
 
 
-def test_the_same_run_twice_is_bit_equal(
-    text: Path, tmp_path: Path, config: PretrainConfig
-) -> None:
+def test_repeated_run_is_bit_equal(text: Path, tmp_path: Path, config: PretrainConfig) -> None:
     for name in ("a", "b"):
         pretrain([text], tmp_path / name, config, cache=tmp_path / "c", workers=1, device="cpu")
     assert_equal_runs(tmp_path / "a", tmp_path / "b")
 
 
-def test_accumulation_changes_nothing_but_memory(
+def test_gradient_accumulation_gives_the_same_weights(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
     still = replace(config, bilm=replace(config.bilm, dropout=0.0))
@@ -150,27 +148,27 @@ def command(text: Path, folder: Path, *more: str, **env: object) -> subprocess.C
 
 
 @pytest.mark.parametrize(
-    ("sign", "env"),
+    ("signum", "env"),
     [(signal.SIGTERM, {}), (signal.SIGKILL, {"SAVE_AT": 17})],
 )
-def test_a_killed_run_resumes_to_the_bit(text: Path, tmp_path: Path, sign: int, env: dict) -> None:
-    """Killed by a real signal in the middle, in another process, and resumed in a third."""
+def test_killed_run_resumes_bit_equal(text: Path, tmp_path: Path, signum: int, env: dict) -> None:
+    """Killed by a real signal in one process, and resumed in another."""
     assert command(text, tmp_path / "whole").returncode == 0
-    struck = command(text, tmp_path / "struck", STOP_AT=23, SIGNAL=int(sign), **env)
-    assert struck.returncode == (130 if sign == signal.SIGTERM else -9), struck.stderr
-    assert checkpoint_files(tmp_path / "struck" / "checkpoints")
-    assert not (tmp_path / "struck" / "config.json").exists()
-    refused = command(text, tmp_path / "struck")
+    killed = command(text, tmp_path / "killed", STOP_AT=23, SIGNAL=int(signum), **env)
+    assert killed.returncode == (130 if signum == signal.SIGTERM else -9), killed.stderr
+    assert checkpoint_files(tmp_path / "killed" / "checkpoints")
+    assert not (tmp_path / "killed" / "config.json").exists()
+    refused = command(text, tmp_path / "killed")
     assert refused.returncode == 2
     assert "exists already" in refused.stderr
-    resumed = command(text, tmp_path / "struck", "--resume")
+    resumed = command(text, tmp_path / "killed", "--resume")
     assert resumed.returncode == 0, resumed.stderr
     assert f"resuming from step {env.get('SAVE_AT', 24)}" in resumed.stdout
-    assert_equal_runs(tmp_path / "whole", tmp_path / "struck")
+    assert_equal_runs(tmp_path / "whole", tmp_path / "killed")
 
 
 def interrupted_run(text: Path, folder: Path, config: PretrainConfig) -> None:
-    """Write checkpoints at every step and stop after some."""
+    """Write a checkpoint in every step and stop at step 15."""
     eager = replace(config, run=replace(config.run, checkpoint_minutes=0.0))
 
     def report(record: dict) -> None:
@@ -183,7 +181,7 @@ def interrupted_run(text: Path, folder: Path, config: PretrainConfig) -> None:
         )
 
 
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(
+def test_damaged_checkpoint_falls_back_to_the_previous_one(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
     interrupted_run(text, tmp_path / "run", config)
@@ -201,7 +199,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     assert_equal_runs(tmp_path / "whole", tmp_path / "run")
 
 
-def test_a_foreign_checkpoint_is_refused(
+def test_resuming_with_other_settings_is_rejected(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
     interrupted_run(text, tmp_path / "run", config)
@@ -213,7 +211,7 @@ def test_a_foreign_checkpoint_is_refused(
         )  # fmt: skip
 
 
-def test_a_checkpoint_of_other_text_is_refused(
+def test_resuming_with_other_text_is_rejected(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
     interrupted_run(text, tmp_path / "run", config)
@@ -225,7 +223,7 @@ def test_a_checkpoint_of_other_text_is_refused(
         )  # fmt: skip
 
 
-def test_another_heldout_text_is_another_run(
+def test_resuming_with_other_heldout_text_is_rejected(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
     interrupted_run(text, tmp_path / "run", config)
@@ -253,11 +251,11 @@ def test_early_stopping_survives_an_interruption(
         )  # fmt: skip
     assert_equal_runs(tmp_path / "whole", tmp_path / "run")
     records = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    found = [r["heldout"]["average"] for r in records if r.get("heldout")]
-    assert summary["heldout"]["average"] == pytest.approx(min(found), rel=1e-5)
+    actual = [r["heldout"]["average"] for r in records if r.get("heldout")]
+    assert summary["heldout"]["average"] == pytest.approx(min(actual), rel=1e-5)
 
 
-def test_a_signal_in_the_last_step_changes_nothing(
+def test_signal_in_the_last_step_changes_nothing(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
     def report(record: dict) -> None:
@@ -271,7 +269,7 @@ def test_a_signal_in_the_last_step_changes_nothing(
     assert summary["heldout"]
 
 
-def test_what_was_complete_stays_until_the_new_run_is(
+def test_existing_run_is_kept_until_its_replacement_is_complete(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
     def run(**more: object) -> None:
@@ -279,16 +277,16 @@ def test_what_was_complete_stays_until_the_new_run_is(
             [text], tmp_path / "run", config, cache=tmp_path / "c", workers=1, device="cpu", **more
         )
 
-    (tmp_path / "run.previous").mkdir()  # somebody else's
+    (tmp_path / "run.previous").mkdir()  # not written by elmore
     run()
     old = (tmp_path / "run" / "model.safetensors").read_bytes()
 
-    def strike(record: dict) -> None:
+    def interrupt(record: dict) -> None:
         if record.get("step") == 10:
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(InterruptedRunError):
-        run(overwrite=True, report=strike)
+        run(overwrite=True, report=interrupt)
     assert (tmp_path / ".run.previous" / "model.safetensors").read_bytes() == old
     run(resume=True)
     assert not (tmp_path / ".run.previous").exists()
@@ -300,9 +298,7 @@ def test_what_was_complete_stays_until_the_new_run_is(
     assert (tmp_path / "home" / "letter.txt").exists()
 
 
-def test_a_gradient_that_is_no_number_is_never_saved(
-    text: Path, tmp_path: Path, config: PretrainConfig
-) -> None:
+def test_nan_gradient_is_never_saved(text: Path, tmp_path: Path, config: PretrainConfig) -> None:
     wild = replace(
         config,
         training=replace(config.training, loss_scale=1e39),
@@ -312,7 +308,7 @@ def test_a_gradient_that_is_no_number_is_never_saved(
         pretrain([text], tmp_path / "run", wild, cache=tmp_path / "c", workers=1, device="cpu")
 
 
-def test_a_loss_that_is_no_number_stops_and_names_the_last_good_checkpoint(
+def test_nan_loss_stops_and_names_the_last_good_checkpoint(
     text: Path, tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from elmore.pretrain import loop
@@ -331,7 +327,7 @@ def test_a_loss_that_is_no_number_stops_and_names_the_last_good_checkpoint(
         pretrain([text], tmp_path / "run", eager, cache=tmp_path / "c", workers=1, device="cpu")
 
 
-def test_a_time_limit_finishes_the_schedule(
+def test_time_limit_finishes_the_schedule(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
     endless = replace(config, training=replace(config.training, epochs=10_000.0))
@@ -347,9 +343,7 @@ def test_a_time_limit_finishes_the_schedule(
     assert (tmp_path / "run" / "model.safetensors").exists()
 
 
-def test_what_cannot_be_trained_on_is_refused(
-    text: Path, tmp_path: Path, config: PretrainConfig
-) -> None:
+def test_invalid_requests_are_rejected(text: Path, tmp_path: Path, config: PretrainConfig) -> None:
     def run(files: list[Path], **more: object) -> None:
         pretrain(files, tmp_path / "run", config, cache=tmp_path / "c", workers=1, **more)
 
@@ -367,7 +361,7 @@ def test_what_cannot_be_trained_on_is_refused(
         run([text], heldout=tmp_path / "empty.txt")
 
 
-def test_heldout_text_that_is_in_the_training_text_is_told(
+def test_overlap_of_heldout_and_training_text_is_reported(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
     (tmp_path / "heldout.txt").write_text(

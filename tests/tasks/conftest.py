@@ -1,4 +1,4 @@
-"""Small data in the formats that users have, and a tiny biLM on disk."""
+"""Small data files in the standard formats, and a tiny biLM on disk."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ early O
 
 @pytest.fixture
 def conll(tmp_path: Path) -> Path:
-    """Four sentences with entities, which no list of names alone can get right."""
+    """Four sentences with entities; a word list alone cannot label York correctly."""
     path = tmp_path / "entities.conll"
     path.write_text(SENTENCES)
     return path
@@ -50,7 +50,7 @@ def conll(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a tiny biLM."""
+    """Folder of a tiny biLM."""
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("bilm") / "model"
     Embedder(BiLM(BiLMConfig.tiny()), device="cpu").save(folder)
@@ -59,7 +59,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def glove(tmp_path: Path) -> Path:
-    """Vectors of a few words; those of all others are learned."""
+    """Vectors of a few words."""
     path = tmp_path / "glove.txt"
     rows = torch.randn(8, 16).tolist()
     words = ["the", "a", "is", "film", "man", "can", "sing", "."]

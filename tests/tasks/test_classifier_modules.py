@@ -1,4 +1,4 @@
-"""Attention, pooling and maxout, each against its formula in plain numpy, word by word."""
+"""Attention, pooling and maxout. Oracle: their formulas in numpy, word by word."""
 
 import numpy as np
 import pytest
@@ -22,25 +22,25 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     return weights / weights.sum()
 
 
-def test_attention_is_an_average_by_softmax_of_dot_products() -> None:
+def test_dot_attention_matches_numpy() -> None:
     queries, keys = torch.randn(3, 4, 6), torch.randn(3, 5, 6)
 
-    found = dot_attention(queries, keys, mask_of(LENGTHS)).numpy()
+    actual = dot_attention(queries, keys, mask_of(LENGTHS)).numpy()
 
     for b, length in enumerate(LENGTHS):
         words = keys[b, :length].numpy()
         for q in range(4):
             expected = softmax(words @ queries[b, q].numpy()) @ words
-            np.testing.assert_allclose(found[b, q], expected, atol=1e-5)
+            np.testing.assert_allclose(actual[b, q], expected, atol=1e-5)
 
 
-def test_weights_add_up_to_one_and_padding_has_none() -> None:
+def test_attention_weights_sum_to_one_and_are_zero_at_padding() -> None:
     weights = masked_softmax(torch.randn(3, 5) * 50, mask_of(LENGTHS))
     assert (weights[~mask_of(LENGTHS)] == 0).all()
     torch.testing.assert_close(weights.sum(1), torch.ones(3))
 
 
-def test_no_word_to_attend_to_gives_zeros_and_sound_gradients() -> None:
+def test_empty_sentences_give_zeros_and_finite_gradients() -> None:
     x = torch.randn(2, 4, 6, requires_grad=True)
     mask = torch.tensor([[True] * 4, [False] * 4])
 
@@ -68,11 +68,11 @@ def test_pools_match_numpy() -> None:
             pool: softmax(words @ v + d) @ words,
         }
         for function, vector in expected.items():
-            found = function(x, mask)[b].detach().numpy()
-            np.testing.assert_allclose(found, vector, atol=1e-6)
+            actual = function(x, mask)[b].detach().numpy()
+            np.testing.assert_allclose(actual, vector, atol=1e-6)
 
 
-def test_maxout_is_the_maximum_of_linear_functions() -> None:
+def test_maxout_matches_numpy() -> None:
     layer = Maxout(5, 3, pieces=4)
     x = torch.randn(7, 5)
     W = layer.linear.weight.detach().numpy().reshape(3, 4, 5)
@@ -83,7 +83,7 @@ def test_maxout_is_the_maximum_of_linear_functions() -> None:
     np.testing.assert_allclose(layer(x).detach().numpy(), expected, atol=1e-6)
 
 
-def test_batch_norm_is_that_of_torch_but_takes_a_batch_of_one() -> None:
+def test_batch_norm_equals_torch_and_accepts_a_batch_of_one() -> None:
     ours, theirs = BatchNorm(4), nn.BatchNorm1d(4)
     x = torch.randn(6, 4) * 3 + 1
     torch.testing.assert_close(ours(x), theirs(x))
@@ -97,7 +97,7 @@ def test_batch_norm_is_that_of_torch_but_takes_a_batch_of_one() -> None:
 @pytest.mark.parametrize(
     "layers", [relu_layers(16, 3, dropout=0.1), maxout_layers(16, 3, pieces=2, dropout=0.1)]
 )
-def test_the_last_layers_narrow_to_the_classes(layers: nn.Sequential) -> None:
+def test_classifier_layers_narrow_to_the_number_of_classes(layers: nn.Sequential) -> None:
     widths = [m.out_features for m in layers.modules() if isinstance(m, nn.Linear)]
     assert [w // (2 if isinstance(layers[0], BatchNorm) else 1) for w in widths] == [8, 4, 3]
     assert layers(torch.randn(5, 16)).shape == (5, 3)

@@ -1,4 +1,4 @@
-"""Coreference from files to answers. Oracle: hand-made documents whose clusters are known."""
+"""Coreference from files to predictions. Oracle: documents with known clusters."""
 
 import json
 from pathlib import Path
@@ -47,9 +47,7 @@ SMALL = [
 
 
 @pytest.mark.parametrize("place", ["none", "both"])
-def test_learns_a_few_documents_and_keeps_what_it_learned(
-    place: str, tmp_path: Path, model: Path
-) -> None:
+def test_learns_and_reloads(place: str, tmp_path: Path, model: Path) -> None:
     path = write_stories(tmp_path / "stories.conll")
     config = read_task_config("coref", None, [*SMALL, f"elmo.place={place}", f"elmo.model={model}"])
     summary = train_task("coref", tmp_path / "run", train=[path], dev=path, config=config)
@@ -61,22 +59,22 @@ def test_learns_a_few_documents_and_keeps_what_it_learned(
     first = trained.predict(examples)[0]
     assert first == examples[0].clusters
     typed = trained.task.parse("Ada met Bob. She knew him. He smiled.", str.split)
-    [answer] = trained.predict([typed])  # no genre, and words such as `Bob.` that are new
+    [answer] = trained.predict([typed])  # no genre, and unknown words such as `Bob.`
     assert json.loads(json.dumps(trained.task.as_json(typed, answer, trained.config)))
 
 
 EXAMPLE = CorefExample("", "", [["The", "man", "of", "[sea]"], ["It", "saw", "him"]], ["-"] * 7, [])
-FOUND = [[Span(0, 4), Span(6, 7)], [Span(3, 4), Span(4, 5)]]
+PREDICTED = [[Span(0, 4), Span(6, 7)], [Span(3, 4), Span(4, 5)]]
 
 
-def test_answers_for_people_have_numbers() -> None:
-    shown = Coref().show(EXAMPLE, FOUND)
+def test_show_marks_mentions_with_cluster_numbers() -> None:
+    shown = Coref().show(EXAMPLE, PREDICTED)
     assert render(shown).plain == "[1 The man of [2 [sea]]]\n[2 It] saw [1 him]"
 
 
-def test_answers_for_programs_have_places_and_texts() -> None:
-    found: dict[str, Any] = Coref().as_json(EXAMPLE, FOUND, Coref.config())
-    assert found == {
+def test_json_has_positions_and_texts() -> None:
+    actual: dict[str, Any] = Coref().as_json(EXAMPLE, PREDICTED, Coref.config())
+    assert actual == {
         "sentences": EXAMPLE.sentences,
         "clusters": [
             [
@@ -88,7 +86,7 @@ def test_answers_for_programs_have_places_and_texts() -> None:
     }
 
 
-def test_a_line_is_a_document() -> None:
+def test_parse_splits_a_line_into_sentences() -> None:
     example = Coref().parse("Mr. Fox ran. He hid!", str.split)
     assert example.sentences == [["Mr.", "Fox", "ran."], ["He", "hid!"]]
     assert len(example.speakers) == 5
@@ -96,7 +94,7 @@ def test_a_line_is_a_document() -> None:
         Coref().parse(" ", str.split)
 
 
-def test_long_documents_are_cut_for_training_alone(tmp_path: Path) -> None:
+def test_long_documents_are_split_for_training_only(tmp_path: Path) -> None:
     path = write_stories(tmp_path / "stories.conll")
     config = read_task_config("coref", None, ["ranker.max_sentences=2"])
     assert len(get_task("coref").read(path, config)) == 5
@@ -108,6 +106,6 @@ def test_long_documents_are_cut_for_training_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change", ["max_width=0", "max_antecedents=0", "dropout=1.0", "spans_per_word=0.0"]
 )
-def test_settings_that_make_no_sense_are_refused(change: str) -> None:
+def test_invalid_settings_are_rejected(change: str) -> None:
     with pytest.raises(InputError, match=change.partition("=")[0]):
         read_task_config("coref", None, [f"ranker.{change}"])

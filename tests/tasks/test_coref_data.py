@@ -1,4 +1,4 @@
-"""CoNLL-2012 columns. Oracle: the clusters that a person reads off the brackets."""
+"""Coreference data. Oracle: clusters read off the brackets by hand."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def test_documents_as_ontonotes_has_them(tmp_path: Path) -> None:
+def test_reads_ontonotes(tmp_path: Path) -> None:
     [document] = read_coreference(write(tmp_path, ONTONOTES))
     assert document == CorefExample(
         name="bc/cctv/00/cctv_0001; part 001",
@@ -47,17 +47,17 @@ def test_documents_as_ontonotes_has_them(tmp_path: Path) -> None:
     )
 
 
-def test_tabs_crlf_and_nested_mentions_of_one_cluster(tmp_path: Path) -> None:
+def test_reads_tabs_crlf_and_nested_mentions_of_a_cluster(tmp_path: Path) -> None:
     marks = ["(1|(1", "1)", "1)", "(2)|(1)", "_"]
     rows = [f"d\t0\t{i}\tw {i}\t-\t*\t-\t-\t-\t-\t*\t{mark}" for i, mark in enumerate(marks)]
     text = "\r\n".join(["#begin document (d); part 000", *rows, "#end document", ""])
     [document] = read_coreference(write(tmp_path, text))
     assert document.sentences == [["w 0", "w 1", "w 2", "w 3", "w 4"]]
-    # The span 3:4 is in two clusters: the first one has it.
+    # The span 3:4 is marked with two clusters; the first one counts.
     assert document.clusters == [[Span(0, 2), Span(0, 3)], [Span(3, 4)]]
 
 
-def test_the_genre_is_in_the_name() -> None:
+def test_genre_comes_from_the_name() -> None:
     assert genre_of("bc/cctv/00/cctv_0001") == "bc"
     assert genre_of("GUM_academic_exposure") == "academic"
     assert genre_of("1023_bleak_house_brat") == ""
@@ -70,10 +70,7 @@ def row(mark: str, columns: int = 12) -> str:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (
-            ["#begin document (d); part 000", "a word"],
-            "line 2: expected at least 12",
-        ),
+        (["#begin document (d); part 000", "a word"], "line 2: expected at least 12 columns"),
         (["#begin document (d); part 000", row("-"), row("-", 13)], "line 3: expected 12 columns"),
         (["#begin document (d); part 000", row("12")], r"line 2: expected coreference such as"),
         (["#begin document (d); part 000", row("(1|x")], r"line 2: .*got '\(1\|x'"),
@@ -82,12 +79,12 @@ def row(mark: str, columns: int = 12) -> str:
         (["#begin document (d); part 000", row("(1"), "#end document"], r"line 2: \(1 is not"),
     ],
 )
-def test_errors_name_the_line(tmp_path: Path, lines: list[str], message: str) -> None:
+def test_errors_name_file_and_line(tmp_path: Path, lines: list[str], message: str) -> None:
     with pytest.raises(InputError, match=rf"a\.conll.*{message}"):
         read_coreference(write(tmp_path, "\n".join(lines) + "\n"))
 
 
-def test_a_cut_document_has_all_its_words_and_mentions() -> None:
+def test_split_document_keeps_words_speakers_and_mentions() -> None:
     document = CorefExample(
         "d",
         "bc",
@@ -108,8 +105,8 @@ def test_a_cut_document_has_all_its_words_and_mentions() -> None:
 @pytest.mark.parametrize(
     ("file", "documents", "words"), [("ontogum.dev", 30, 28_119), ("litbank", 100, 210_532)]
 )
-def test_real_files(tasks: Path, file: str, documents: int, words: int) -> None:
-    found = read_coreference(tasks / "coref" / f"{file}.conll.xz")
-    assert len(found) == documents
-    assert sum(len(document.speakers) for document in found) == words
-    assert sum(len(s) for document in found for s in document.sentences) == words
+def test_reads_published_files(tasks: Path, file: str, documents: int, words: int) -> None:
+    actual = read_coreference(tasks / "coref" / f"{file}.conll.xz")
+    assert len(actual) == documents
+    assert sum(len(document.speakers) for document in actual) == words
+    assert sum(len(s) for document in actual for s in document.sentences) == words

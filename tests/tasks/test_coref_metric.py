@@ -1,7 +1,7 @@
-"""Scores of clusters.
+"""Coreference scores.
 
-Oracles: the example that Pradhan et al. (2014) work out by hand, edge cases by hand, all
-permutations for the assignment, scipy, and scorch, another implementation of the scorer.
+Oracles: worked examples from the papers, edge cases by hand, all permutations and scipy for the
+assignment, and scorch, another implementation of the scorer.
 """
 
 from itertools import permutations
@@ -16,7 +16,7 @@ from elmore.tasks.spans import Span
 
 
 def clusters(text: str) -> list[list[Span]]:
-    """`abc de` -> two clusters, of mentions that are as long as a letter."""
+    """`abc de` -> two clusters with one mention per letter."""
     return [[Span(ord(letter), ord(letter) + 1) for letter in part] for part in text.split()]
 
 
@@ -24,42 +24,47 @@ def score(key: str, response: str) -> dict[str, float]:
     return coref_scores([clusters(key)], [clusters(response)])
 
 
-def check(found: dict[str, float], name: str, precision: float, recall: float) -> None:
-    assert found[f"{name}_precision"] == pytest.approx(precision)
-    assert found[f"{name}_recall"] == pytest.approx(recall)
+def check(actual: dict[str, float], name: str, precision: float, recall: float) -> None:
+    assert actual[f"{name}_precision"] == pytest.approx(precision)
+    assert actual[f"{name}_recall"] == pytest.approx(recall)
     both = precision + recall
     expected = 2 * precision * recall / both if both else 0
-    assert found[f"{name}_f1"] == pytest.approx(expected)
+    assert actual[f"{name}_f1"] == pytest.approx(expected)
 
 
-def test_the_example_of_pradhan_et_al() -> None:
-    found = score("abc defg", "ab cd fghi")
-    check(found, "mentions", 6 / 8, 6 / 7)
-    check(found, "muc", 2 / 5, 2 / 5)
-    check(found, "b_cubed", 4 / 8, (4 / 3 + 1 / 3 + 1 / 4 + 4 / 4) / 7)
-    check(found, "ceaf_e", 1.3 / 3, 1.3 / 2)
-    f1s = [found[f"{name}_f1"] for name in ("muc", "b_cubed", "ceaf_e")]
-    assert found["average"] == pytest.approx(sum(f1s) / 3)
-    assert list(found)[:4] == ["average", "muc_f1", "b_cubed_f1", "ceaf_e_f1"]  # what is shown
+def test_example_of_pradhan_et_al() -> None:
+    actual = score("abc defg", "ab cd fghi")
+    check(actual, "mentions", 6 / 8, 6 / 7)
+    check(actual, "muc", 2 / 5, 2 / 5)
+    check(actual, "b_cubed", 4 / 8, (4 / 3 + 1 / 3 + 1 / 4 + 4 / 4) / 7)
+    check(actual, "ceaf_e", 1.3 / 3, 1.3 / 2)
+    f1s = [actual[f"{name}_f1"] for name in ("muc", "b_cubed", "ceaf_e")]
+    assert actual["average"] == pytest.approx(sum(f1s) / 3)
+    assert list(actual)[:4] == [
+        "average",
+        "muc_f1",
+        "b_cubed_f1",
+        "ceaf_e_f1",
+    ]  # shown while training
 
 
-def test_the_example_of_vilain_et_al() -> None:
-    # Their second case: A-B-C-D against A-B, C-D misses one link of three, and adds none.
+def test_example_of_vilain_et_al() -> None:
+    # Their second case: A-B-C-D against A-B, C-D misses one link of three and adds none.
     check(score("ABCD", "AB CD"), "muc", 1, 2 / 3)
     check(score("AB CD", "ABCD"), "muc", 2 / 3, 1)
 
 
-def test_the_examples_of_bagga_and_baldwin() -> None:
-    # Two ways to join 5, 2 and 5 mentions: MUC can't tell which is worse, B-cubed can.
+def test_examples_of_bagga_and_baldwin() -> None:
+    # Two ways to merge clusters of 5, 2 and 5 mentions: same MUC, different B-cubed.
     key = "12345 67 89ABC"
     small, large = score(key, "12345 6789ABC"), score(key, "1234589ABC 67")
-    for found in (small, large):
-        check(found, "muc", 9 / 10, 1)
+    for actual in (small, large):
+        check(actual, "muc", 9 / 10, 1)
     check(small, "b_cubed", (5 + 4 / 7 + 25 / 7) / 12, 1)
     check(large, "b_cubed", (2 * 25 / 10 + 2) / 12, 1)
 
 
-def test_perfect_and_hopeless_answers() -> None:
+def test_perfect_and_empty_responses() -> None:
     perfect = score("abc de", "ed cab")
     assert set(perfect.values()) == {1.0}
     for key, response in (("abc", ""), ("", "abc"), ("", ""), ("ab", "cd")):
@@ -67,29 +72,29 @@ def test_perfect_and_hopeless_answers() -> None:
 
 
 def test_singletons_have_no_links_but_count_as_clusters() -> None:
-    found = score("ab c", "ab")
-    check(found, "muc", 1, 1)
-    check(found, "b_cubed", 1, 2 / 3)
-    check(found, "ceaf_e", 1, 1 / 2)
+    actual = score("ab c", "ab")
+    check(actual, "muc", 1, 1)
+    check(actual, "b_cubed", 1, 2 / 3)
+    check(actual, "ceaf_e", 1, 1 / 2)
     check(score("a", "a"), "muc", 0, 0)
 
 
-def test_documents_add_up_before_they_are_divided() -> None:
-    found = coref_scores([clusters("abc"), clusters("ab")], [clusters("abc"), []])
-    check(found, "muc", 1, 2 / 3)
-    check(found, "b_cubed", 1, 3 / 5)
-    check(found, "ceaf_e", 1, 1 / 2)
+def test_counts_are_summed_over_documents_before_division() -> None:
+    actual = coref_scores([clusters("abc"), clusters("ab")], [clusters("abc"), []])
+    check(actual, "muc", 1, 2 / 3)
+    check(actual, "b_cubed", 1, 3 / 5)
+    check(actual, "ceaf_e", 1, 1 / 2)
 
 
 def values(rows: int, columns: int, seed: int) -> np.ndarray:
-    """Likeness as clusters have it: most of it is 0, and some numbers are equal."""
+    """Similarities like those of clusters: many zeros and ties."""
     draw = np.random.default_rng([rows, columns, seed])
     return np.round(draw.random((rows, columns)), 1) * (draw.random((rows, columns)) < 0.6)
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(("rows", "columns"), [(0, 3), (3, 0), (1, 1), (2, 5), (5, 2), (5, 5)])
-def test_pairs_are_the_best_of_all_permutations(rows: int, columns: int, seed: int) -> None:
+def test_assignment_equals_brute_force(rows: int, columns: int, seed: int) -> None:
     value = values(rows, columns, seed)
     pairs = linear_assignment(value)
     assert len({row for row, _ in pairs}) == len({column for _, column in pairs}) == len(pairs)
@@ -112,20 +117,20 @@ def test_pairs_are_those_of_scipy(shape: tuple[int, int]) -> None:
 def test_scores_are_those_of_scorch(seed: int) -> None:
     draw = np.random.default_rng(seed)
     keys, responses = ([random_clusters(draw) for _ in range(3)] for _ in range(2))
-    found = coref_scores(keys, responses)
-    # scorch knows no documents: as mentions of different ones never meet, all are put in one.
+    actual = coref_scores(keys, responses)
+    # scorch has no notion of documents, so all mentions are put into one, tagged by document.
     key, response = (
         [{(i, *mention) for mention in c} for i, document in enumerate(side) for c in document]
         for side in (keys, responses)
     )
     for name in ("muc", "b_cubed", "ceaf_e"):
         recall, precision, _ = getattr(scorch, name)(key, response)
-        check(found, name, precision, recall)
+        check(actual, name, precision, recall)
 
 
 def random_clusters(draw: np.random.Generator) -> list[list[Span]]:
-    """Clusters of some of 30 mentions."""
+    """Up to 8 random clusters of up to 30 mentions."""
     chosen = draw.permutation(30)[: draw.integers(5, 30)]
-    of = draw.integers(0, 8, len(chosen))
-    groups = [[Span(int(i), int(i) + 1) for i in chosen[of == c]] for c in range(8)]
+    cluster = draw.integers(0, 8, len(chosen))
+    groups = [[Span(int(i), int(i) + 1) for i in chosen[cluster == c]] for c in range(8)]
     return [group for group in groups if group]

@@ -1,7 +1,7 @@
 """The span-ranking model.
 
-Oracles: spans one by one in plain loops, the paper's formulas on them, all pairs of spans for
-crossing, and that a batch is as its documents alone.
+Oracles: plain loops over spans with the formulas of the paper, all pairs of spans for pruning, and
+each document of a batch by itself.
 """
 
 import math
@@ -79,22 +79,22 @@ def test_candidates_are_all_short_spans_within_a_sentence() -> None:
         for i in range(length):
             expected += [(start + i, start + j) for j in range(i + 1, min(length, i + 3) + 1)]
         start += length
-    found = candidate_spans(torch.tensor(lengths), 3)
-    assert list(zip(found.start.tolist(), found.end.tolist(), strict=True)) == expected
+    actual = candidate_spans(torch.tensor(lengths), 3)
+    assert list(zip(actual.start.tolist(), actual.end.tolist(), strict=True)) == expected
 
 
-def test_rows_of_words_skip_the_padding() -> None:
+def test_word_rows_skip_padding() -> None:
     assert word_rows(torch.tensor([2, 1, 3]), 4).tolist() == [0, 1, 4, 8, 9, 10]
 
 
 def cross(a: tuple[int, int], b: tuple[int, int]) -> bool:
-    """Whether spans share words although neither holds the other."""
+    """Whether two spans overlap without one containing the other."""
     words, others = set(range(*a)), set(range(*b))
     return bool(words & others) and not words <= others and not others <= words
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_prune_spans_do_not_cross(seed: int) -> None:
+def test_pruning_is_greedy_without_crossing_spans(seed: int) -> None:
     draw = torch.Generator().manual_seed(seed)
     spans = candidate_spans(torch.tensor([7, 5]), 5)
     pairs = list(zip(spans.start.tolist(), spans.end.tolist(), strict=True))
@@ -103,44 +103,44 @@ def test_the_prune_spans_do_not_cross(seed: int) -> None:
     for i in sorted(range(len(pairs)), key=lambda i: -scores[i].item()):
         if len(expected) < 10 and not any(cross(pairs[i], pairs[j]) for j in expected):
             expected.append(i)
-    found = prune_spans(scores, spans, 10)
-    assert found.tolist() == sorted(expected, key=pairs.__getitem__)
+    actual = prune_spans(scores, spans, 10)
+    assert actual.tolist() == sorted(expected, key=pairs.__getitem__)
 
 
-def test_a_span_is_its_ends_its_head_and_its_width() -> None:
+def test_span_representation_matches_the_formula() -> None:
     encode = SpanEncoder(3, 4, FFNN, max_width=4, width_dim=2).double()
     x, h = torch.randn(6, 3).double(), torch.randn(6, 4).double()
     spans = candidate_spans(torch.tensor([4, 2]), 4)
-    found = encode(x, h, spans)
+    actual = encode(x, h, spans)
     for row, (start, end) in enumerate(zip(*(s.tolist() for s in spans), strict=True)):
         weights = [math.exp(encode.attend(h[t]).item()) for t in range(start, end)]
         head = sum(w * x[t] for w, t in zip(weights, range(start, end), strict=True))
         width = encode.width.weight[end - start - 1]
         expected = torch.cat([h[start], h[end - 1], head / sum(weights), width])
-        torch.testing.assert_close(found[row], expected)
+        torch.testing.assert_close(actual[row], expected)
 
 
 def bucket(distance: int) -> int:
-    """The cited model's: 1, 2, 3, 4, 5-7, 8-15, 16-31, 32-63, 64+."""
+    """The distance buckets of Lee et al.: 1, 2, 3, 4, 5-7, 8-15, 16-31, 32-63, 64+."""
     return [distance >= first for first in (2, 3, 4, 5, 8, 16, 32, 64)].count(True)
 
 
 @pytest.mark.parametrize("limit", [1, 7, 100])
-def test_pairs_are_scored_as_the_formula_says(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elmore.tasks.coref.model._PAIRS", 5 * limit)  # in blocks of 5 rows
+def test_pair_scores_match_the_formula(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elmore.tasks.coref.model._PAIRS", 5 * limit)  # chunks of 5 rows
     K, G = 68, 3
     scorer = PairScorer(G, FFNN, feature_dim=2, num_genres=2, max_antecedents=limit).double()
     g, mention = torch.randn(K, G).double(), torch.randn(K).double()
     speaker = torch.randint(2, (K,))
     genre = torch.tensor(2)
-    found = scorer(g, mention, genre, speaker)
-    assert found.shape == (K, min(limit, K - 1) + 1)
-    assert not found[:, 0].any()
+    actual = scorer(g, mention, genre, speaker)
+    assert actual.shape == (K, min(limit, K - 1) + 1)
+    assert not actual[:, 0].any()
     for i in range(K):
-        for distance in range(1, found.shape[1]):
+        for distance in range(1, actual.shape[1]):
             j = i - distance
             if j < 0:
-                assert found[i, distance] == -torch.inf
+                assert actual[i, distance] == -torch.inf
                 continue
             features = torch.cat(
                 [
@@ -151,10 +151,10 @@ def test_pairs_are_scored_as_the_formula_says(limit: int, monkeypatch: pytest.Mo
             )
             pair = torch.cat([g[i], g[j], g[i] * g[j], features])
             score = scorer.rest(scorer.first(pair))[0] + mention[i] + mention[j]
-            torch.testing.assert_close(found[i, distance], score)
+            torch.testing.assert_close(actual[i, distance], score)
 
 
-def test_the_loss_is_the_likelihood_of_all_right_antecedents() -> None:
+def test_loss_is_the_likelihood_of_all_gold_antecedents() -> None:
     K, A = 6, 3
     cluster = [1, 0, 1, 2, 1, 0]
     scores = torch.randn(K, A + 1).double()
@@ -181,7 +181,7 @@ def test_a_single_span_has_no_antecedent() -> None:
     assert antecedent_loss(scores, torch.tensor([1])).item() == 0
 
 
-def test_spans_know_their_clusters() -> None:
+def test_cluster_ids_of_spans() -> None:
     spans = Spans(torch.tensor([0, 0, 3]), torch.tensor([1, 2, 5]))
     mentions = torch.tensor([[0, 2, 1], [3, 5, 2], [3, 9, 2]])
     assert cluster_ids(spans, mentions).tolist() == [0, 1, 2]
@@ -195,7 +195,7 @@ def test_clusters_are_the_transitive_closure() -> None:
     assert build_clusters([a, b], [0, 0]) == []
 
 
-def test_a_batch_is_as_its_documents_alone() -> None:
+def test_batch_equals_single_documents() -> None:
     model, encode = model_and_encoder()
     task = Coref()
 
@@ -210,7 +210,7 @@ def test_a_batch_is_as_its_documents_alone() -> None:
     assert together == apart
 
 
-def test_the_genre_and_the_speakers_matter() -> None:
+def test_genre_and_speakers_change_the_loss() -> None:
     model, encode = model_and_encoder()
 
     def loss(example: CorefExample) -> float:
@@ -220,12 +220,12 @@ def test_the_genre_and_the_speakers_matter() -> None:
     usual = loss(example)
     assert loss(example._replace(genre="bc")) != usual
     assert loss(example._replace(speakers=["-"] * 12)) != usual
-    # Only who is who matters, not what they are called.
+    # The names of the speakers do not matter.
     renamed = [{"0": "Ann", "1": "Bob"}[speaker] for speaker in example.speakers]
     assert loss(example._replace(speakers=renamed)) == usual
 
 
-def test_a_sentence_without_words_changes_nothing() -> None:
+def test_empty_sentences_change_nothing() -> None:
     model, encode = model_and_encoder()
     example = DOCUMENTS[0]
     empty = example._replace(sentences=[[], example.sentences[0], [], example.sentences[1]])
@@ -233,7 +233,7 @@ def test_a_sentence_without_words_changes_nothing() -> None:
     torch.testing.assert_close(*losses)
 
 
-def test_every_weight_learns() -> None:
+def test_every_parameter_gets_a_gradient() -> None:
     model, encode = model_and_encoder()
     model(Coref().collate([DOCUMENTS[0], DOCUMENTS[2]], encode, LABELS)).backward()
     for name, parameter in model.named_parameters():

@@ -1,4 +1,4 @@
-"""Oracle: enumeration of all sequences of tags."""
+"""Oracle: enumeration of all tag sequences."""
 
 from itertools import pairwise, product
 
@@ -40,7 +40,7 @@ def score_of(path: tuple[int, ...], scores: torch.Tensor, transitions: Transitio
     return total + sum(float(transitions.follow[a, b]) for a, b in pairwise(path))
 
 
-def test_likelihood_and_best_path(crf: CRF, scores: torch.Tensor) -> None:
+def test_likelihood_and_viterbi_equal_enumeration(crf: CRF, scores: torch.Tensor) -> None:
     transitions = Transitions(*(x.detach() for x in crf.transitions()))
     tags = torch.randint(K, MASK.shape)
     nll = crf(scores, tags, MASK)
@@ -67,7 +67,7 @@ def test_padding_changes_nothing(crf: CRF, scores: torch.Tensor) -> None:
         ]
 
 
-def test_what_may_not_follow_never_does() -> None:
+def test_viterbi_never_takes_forbidden_transitions() -> None:
     tags = ["O", "B-A", "I-A", "E-A", "S-A", "B-B", "I-B", "E-B", "S-B"]
     transitions = constraints(tags, may_follow_bioes)
     assert transitions.follow[tags.index("B-A"), tags.index("E-B")] == FORBIDDEN
@@ -77,7 +77,7 @@ def test_what_may_not_follow_never_does() -> None:
         assert all(may_follow_bioes(a, b) for a, b in pairwise(named))
 
 
-def test_gradients_are_numbers_under_constraints() -> None:
+def test_gradients_are_finite_under_constraints() -> None:
     tags = ["O", "B-A", "I-A", "E-A", "S-A"]
     crf = CRF(constraints(tags, may_follow_bioes))
     scores = torch.randn(2, 3, len(tags), requires_grad=True)

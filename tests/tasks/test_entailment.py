@@ -1,4 +1,4 @@
-"""Entailment: pairs by hand, the network in numpy, and a tiny set to learn."""
+"""Entailment. Oracles: pairs by hand, ESIM in numpy, and a tiny learnable data set."""
 
 import json
 from itertools import product
@@ -23,7 +23,7 @@ ENTAILMENT = get_task("entailment")
 PAIR = EntailmentExample(["A", "man", "sings", "."], ["He", "is", "n't", "mute"], "neutral")
 
 
-def test_json_lines_as_of_snli(tmp_path: Path) -> None:
+def test_reads_json_lines(tmp_path: Path) -> None:
     path = tmp_path / "snli.jsonl"
     rows = [
         {"gold_label": "neutral", "sentence1": "A man sings.", "sentence2": "He isn't mute"},
@@ -48,7 +48,7 @@ def test_json_lines_as_of_snli(tmp_path: Path) -> None:
         "captionID\tsentence1\tsentence2\tmore\tgold_label",
     ],
 )
-def test_tables_with_a_header(tmp_path: Path, header: str) -> None:
+def test_reads_tables_with_a_header(tmp_path: Path, header: str) -> None:
     path = tmp_path / "sick.txt"
     path.write_text(f"{header}\n1\tA man sings .\tHe is n't mute\t4.5\tNEUTRAL\n")
     assert read_pairs(path, MOSES) == [PAIR]
@@ -71,14 +71,14 @@ def test_tables_with_a_header(tmp_path: Path, header: str) -> None:
         ),
     ],
 )
-def test_malformed_lines_are_named(tmp_path: Path, text: str, message: str) -> None:
+def test_errors_name_file_and_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "bad.txt"
     path.write_text(text)
     with pytest.raises(InputError, match=rf"bad\.txt, {message}"):
         read_pairs(path, MOSES)
 
 
-def test_pairs_that_somebody_typed() -> None:
+def test_parses_lines_and_json() -> None:
     expected = PAIR._replace(label="")
     assert ENTAILMENT.parse("A man sings.\tHe isn't mute", MOSES) == expected
     typed = json.dumps({"sentence1": "A man sings.", "sentence2": "He isn't mute"})
@@ -91,7 +91,7 @@ def test_pairs_that_somebody_typed() -> None:
 @pytest.mark.parametrize(
     "change", ["network.hidden=0", "network.dropout=1.0", "data.class_weights=some"]
 )
-def test_settings_are_checked(change: str) -> None:
+def test_invalid_settings_are_rejected(change: str) -> None:
     with pytest.raises(InputError, match=change.split("=")[0].split(".")[1]):
         read_task_config("entailment", None, [change])
 
@@ -118,8 +118,8 @@ def softmax(x: np.ndarray, axis: int) -> np.ndarray:
     return np.exp(x) / np.exp(x).sum(axis, keepdims=True)
 
 
-def test_the_network_is_the_one_of_the_paper() -> None:
-    """Oracle: numpy around PyTorch's LSTMs, for one pair, with the numbered equations of ESIM."""
+def test_network_matches_the_equations() -> None:
+    """Oracle: the numbered equations of ESIM in numpy, around PyTorch's LSTMs."""
     model, encode = esim()
 
     def lstm(layer: torch.nn.LSTM, x: np.ndarray) -> np.ndarray:
@@ -143,12 +143,12 @@ def test_the_network_is_the_one_of_the_paper() -> None:
         hidden = np.maximum(linear(model.classify[1], v), 0)
         expected = softmax(linear(model.classify[4], hidden), 0)
 
-        [found] = model.predict(collate([pair("abcf", "da")], encode, model))
+        [actual] = model.predict(collate([pair("abcf", "da")], encode, model))
 
-    assert list(found.values()) == pytest.approx(expected.tolist(), abs=1e-5)
+    assert list(actual.values()) == pytest.approx(expected.tolist(), abs=1e-5)
 
 
-def test_neither_padding_nor_order_matters() -> None:
+def test_predictions_do_not_depend_on_the_batch() -> None:
     model, encode = esim()
     pairs = [pair("abc", "f"), pair("f", "abcdef"), pair("ebcdafab", "ab"), pair("a", "")]
     with torch.no_grad():
@@ -156,13 +156,15 @@ def test_neither_padding_nor_order_matters() -> None:
         reverse = model.predict(collate(pairs[::-1], encode, model))[::-1]
         alone = [model.predict(collate([p], encode, model))[0] for p in pairs]
         turned = model.predict(collate([pair("f", "abc")], encode, model))
-    for found in (reverse, alone):
-        for ours, theirs in zip(together, found, strict=True):
+    for actual in (reverse, alone):
+        for ours, theirs in zip(together, actual, strict=True):
             assert ours == pytest.approx(theirs, abs=1e-5)
-    assert turned[0] != pytest.approx(together[0], abs=1e-5)  # which is the premise does matter
+    assert turned[0] != pytest.approx(
+        together[0], abs=1e-5
+    )  # premise and hypothesis are not symmetric
 
 
-def test_rare_classes_weigh_more() -> None:
+def test_balanced_weights() -> None:
     """Oracle: n / (K * n_k), scikit-learn's definition of balanced weights."""
     counts = [2, 3, 1]
     weights = balanced_weights(counts)
@@ -174,18 +176,19 @@ def test_rare_classes_weigh_more() -> None:
     assert labels == {"classes": model.classes, "counts": ["2", "3", "1"]}
     with torch.no_grad():
         batch = collate(pairs, encode, model)
-        found = model.predict(batch)
+        actual = model.predict(batch)
         loss = model(batch).item()
     weight = dict(zip(model.classes, weights.tolist(), strict=True))
     terms = [
-        -weight[label] * np.log(answer[label]) for label, answer in zip(classes, found, strict=True)
+        -weight[label] * np.log(answer[label])
+        for label, answer in zip(classes, actual, strict=True)
     ]
     assert loss == pytest.approx(np.mean(terms), abs=1e-5)
 
 
 @pytest.fixture
 def tiny_set(tmp_path: Path) -> Path:
-    """The same again, the same denied, and something else."""
+    """Hypotheses that repeat the premise, negate it, or say something else."""
     path = tmp_path / "tiny.jsonl"
     hypotheses = {
         "entailment": "The {noun} can {verb} .",
@@ -209,7 +212,7 @@ TINY = [
 
 
 @pytest.mark.parametrize("weights", ["none", "balanced"])
-def test_a_tiny_set_is_learned(tiny_set: Path, glove: Path, tmp_path: Path, weights: str) -> None:
+def test_learns_a_tiny_data_set(tiny_set: Path, glove: Path, tmp_path: Path, weights: str) -> None:
     settings = ["elmo.place=none", f"words.vectors={glove}", f"data.class_weights={weights}"]
     config = read_task_config("entailment", None, [*TINY, *settings])
     summary = train_task(
@@ -218,7 +221,7 @@ def test_a_tiny_set_is_learned(tiny_set: Path, glove: Path, tmp_path: Path, weig
     assert summary["scores"]["dev"]["accuracy"] >= 0.97
 
 
-def test_with_elmo_and_from_its_folder(
+def test_learns_with_elmo_and_reloads(
     tiny_set: Path, glove: Path, tmp_path: Path, model: Path
 ) -> None:
     settings = [f"elmo.model={model}", f"words.vectors={glove}"]
@@ -234,10 +237,10 @@ def test_with_elmo_and_from_its_folder(
     task = trained.task
     example = task.parse("A man can sing.\tThe man can't sing.", MOSES)
     [answer] = trained.predict([example])
-    found = task.as_json(example, answer, trained.config)
-    assert found["label"] == "contradiction"
-    assert sum(found["probabilities"].values()) == pytest.approx(1)
-    assert found["hypothesis"] == ["The", "man", "ca", "n't", "sing", "."]
+    actual = task.as_json(example, answer, trained.config)
+    assert actual["label"] == "contradiction"
+    assert sum(actual["probabilities"].values()) == pytest.approx(1)
+    assert actual["hypothesis"] == ["The", "man", "ca", "n't", "sing", "."]
     shown = task.show(example._replace(premise=["[a]"]), answer)
     assert "contradiction" in shown
     assert "\\[a]" in shown
@@ -246,7 +249,7 @@ def test_with_elmo_and_from_its_folder(
 @pytest.mark.parametrize(
     ("tokenizer", "premise"), [("moses", ["It", "rains", "."]), ("whitespace", ["It", "rains."])]
 )
-def test_typed_pairs_are_tokenized_as_the_training_pairs(
+def test_predict_uses_the_tokenizer_of_training(
     run, tiny_set: Path, tmp_path: Path, tokenizer: str, premise: list[str]
 ) -> None:
     settings = ["elmo.place=none", f"data.tokenizer={tokenizer}", "training.epochs=1"]
@@ -258,7 +261,7 @@ def test_typed_pairs_are_tokenized_as_the_training_pairs(
     assert json.loads(run("predict", folder, typed).out)["premise"] == premise
 
 
-def test_counts_of_sick(tasks: Path) -> None:
+def test_sick_has_the_published_counts(tasks: Path) -> None:
     """Oracle: the counts of Marelli et al. (2014)."""
     pairs = read_pairs(tasks / "snli" / "SICK_trial.txt.xz", MOSES)
     assert len(pairs) == 500

@@ -1,4 +1,4 @@
-"""Oracles: the moving average's recurrence in numpy, and a clock that the test sets."""
+"""The training loop. Oracles: the recurrence of the moving average in numpy; a fake deadline."""
 
 import math
 from pathlib import Path
@@ -19,13 +19,13 @@ SMALL = [
 
 
 def new_fit(conll: Path, folder: Path, *changes: str) -> Fit:
-    """A training that is about to begin."""
-    made: list[Fit] = []
+    """A `Fit` before its first epoch."""
+    fits: list[Fit] = []
     config = read_task_config("ner", changes=[*SMALL, *changes])
     with pytest.MonkeyPatch.context() as patch, pytest.raises(InterruptedRunError):
-        patch.setattr(Fit, "run", lambda fit, _: made.append(fit) or iter(()))
+        patch.setattr(Fit, "run", lambda fit, _: fits.append(fit) or iter(()))
         train_task("ner", folder, train=[conll], dev=conll, config=config, device="cpu")
-    return made[0]
+    return fits[0]
 
 
 def weights(model: TaskModel) -> np.ndarray:
@@ -33,14 +33,14 @@ def weights(model: TaskModel) -> np.ndarray:
 
 
 @pytest.mark.parametrize("decay", [0.3, 0.999])
-def test_the_average_begins_as_a_mean_of_a_few_steps(
+def test_moving_average_matches_its_recurrence(
     conll: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decay: float
 ) -> None:
     fit = new_fit(conll, tmp_path / "run", f"training.average={decay}", "training.epochs=3")
     expected, n = weights(fit.model), 0
     step = Fit._train_step
 
-    def watch(fit: Fit, batch: object) -> Tensor:
+    def checked_step(fit: Fit, batch: object) -> Tensor:
         nonlocal expected, n
         loss = step(fit, batch)
         n += 1
@@ -50,12 +50,12 @@ def test_the_average_begins_as_a_mean_of_a_few_steps(
         np.testing.assert_allclose(weights(fit.average), expected, atol=1e-6)
         return loss
 
-    monkeypatch.setattr(Fit, "_train_step", watch)
+    monkeypatch.setattr(Fit, "_train_step", checked_step)
     assert len(list(fit.run())) == 3
     assert n == 12
 
 
-def test_time_that_is_up_ends_the_epoch_and_the_training(conll: Path, tmp_path: Path) -> None:
+def test_deadline_ends_the_epoch_and_the_training(conll: Path, tmp_path: Path) -> None:
     fit = new_fit(conll, tmp_path / "run")
     fit.deadline = -math.inf
     assert len(list(fit.run())) == 1
@@ -64,10 +64,8 @@ def test_time_that_is_up_ends_the_epoch_and_the_training(conll: Path, tmp_path: 
     assert fit.steps == 1
 
 
-def test_a_run_that_was_stopped_is_not_complete_when_time_is_up_later(
-    conll: Path, tmp_path: Path
-) -> None:
-    """Its weights are those of its last epoch, and not the best ones."""
+def test_interrupted_run_is_not_complete_after_the_deadline(conll: Path, tmp_path: Path) -> None:
+    """Its weights are those of its last epoch, not the best ones."""
     fit = new_fit(conll, tmp_path / "run")
     list(fit.run(lambda: fit.epoch == 1))
     fit.deadline = -math.inf
@@ -76,7 +74,7 @@ def test_a_run_that_was_stopped_is_not_complete_when_time_is_up_later(
 
 
 @pytest.mark.parametrize(("batch_size", "cut_short"), [(1, True), (4, False)])
-def test_a_last_epoch_is_cut_short_if_examples_are_left(
+def test_last_epoch_is_cut_short_only_if_examples_are_left(
     conll: Path, tmp_path: Path, batch_size: int, cut_short: bool
 ) -> None:
     changes = ["training.epochs=1", f"training.batch_size={batch_size}"]

@@ -57,7 +57,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("task", DATA)
-def test_a_device_makes_no_difference(task: str, model: Path, glove: Path, tmp_path: Path) -> None:
+def test_gpu_losses_equal_cpu_losses(task: str, model: Path, glove: Path, tmp_path: Path) -> None:
     path = tmp_path / "examples"
     path.write_text(DATA[task])
     changes = [

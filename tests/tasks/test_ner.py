@@ -1,4 +1,4 @@
-"""Oracles: the training examples themselves, the run that nobody disturbed, brute force."""
+"""NER and the training of tasks. Oracles: the training examples, an uninterrupted run."""
 
 import json
 import math
@@ -41,7 +41,7 @@ def metrics(folder: Path) -> list[dict]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_columns_to_sentences(conll: Path, tmp_path: Path) -> None:
+def test_reads_conll_columns(conll: Path, tmp_path: Path) -> None:
     examples = read_entities(conll)
     assert len(examples) == 4
     assert examples[1].tokens == ["Paris", "is", "far", "from", "New", "York", "."]
@@ -59,16 +59,14 @@ def test_columns_to_sentences(conll: Path, tmp_path: Path) -> None:
         ("Ada B-", "line 2: expected a word"),
     ],
 )
-def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
+def test_errors_name_the_line(tmp_path: Path, line: str, message: str) -> None:
     (tmp_path / "x.conll").write_text(f"a O\n{line}\n")
     with pytest.raises(InputError, match=message):
         read_entities(tmp_path / "x.conll")
 
 
 @pytest.mark.parametrize("place", ["none", "input", "both"])
-def test_learns_a_small_set_and_goes_round(
-    conll: Path, model: Path, tmp_path: Path, place: str
-) -> None:
+def test_learns_and_reloads(conll: Path, model: Path, tmp_path: Path, place: str) -> None:
     folder = tmp_path / "run"
     changes = [*SMALL, f"elmo.place={place}", f"elmo.model={model}", "elmo.dropout=0.1"]
     summary = train(folder, conll, changes, test=conll)
@@ -77,7 +75,7 @@ def test_learns_a_small_set_and_goes_round(
     trained = load_task(folder, device="cpu")
     examples = read_entities(conll)
     assert trained.evaluate(conll) == summary["scores"]["dev"]
-    # Answers do not depend on the batch.
+    # Predictions do not depend on the batch.
     together = trained.predict(examples)
     assert together == [trained.predict([example])[0] for example in examples]
     assert sorted(summary["elmo"]) == {"none": [], "input": ["input"]}.get(
@@ -90,7 +88,7 @@ def test_learns_a_small_set_and_goes_round(
     assert "checkpoints" not in names
 
 
-def test_the_same_seed_gives_the_same_run(conll: Path, tmp_path: Path) -> None:
+def test_same_seed_gives_the_same_weights(conll: Path, tmp_path: Path) -> None:
     quick = [*BASELINE, "training.epochs=3"]
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         train(tmp_path / name, conll, [*quick, f"training.seed={seed}"])
@@ -100,7 +98,7 @@ def test_the_same_seed_gives_the_same_run(conll: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("average", [0, 0.9])
-def test_an_interrupted_run_ends_as_if_nothing_had_happened(
+def test_resumed_run_equals_an_uninterrupted_one(
     conll: Path, tmp_path: Path, average: float
 ) -> None:
     quick = [*BASELINE, "training.epochs=6", f"training.average={average}"]
@@ -108,7 +106,7 @@ def test_an_interrupted_run_ends_as_if_nothing_had_happened(
 
     with pytest.raises(InterruptedRunError, match="interrupted after epoch 3"):
         train(tmp_path / "parts", conll, quick, report=interrupt_at(3))
-    # The newest checkpoint is damaged: the one before it serves.
+    # The newest checkpoint is damaged, so the previous one is used.
     [*_, newest] = sorted((tmp_path / "parts" / "checkpoints").iterdir())
     newest.write_bytes(newest.read_bytes()[:-9])
     other = tmp_path / "other.conll"
@@ -131,19 +129,19 @@ def interrupt_at(epoch: int) -> Callable[[dict], None]:
     return report
 
 
-def test_a_baseline_goes_on_wherever_the_bilm_is(conll: Path, tmp_path: Path) -> None:
-    """It has none, so that settings of ELMo decide nothing; others do."""
+def test_baseline_resumes_with_other_elmo_settings(conll: Path, tmp_path: Path) -> None:
+    """They have no effect on a baseline; other settings must not change."""
     changes = [*BASELINE, "training.epochs=2"]
     with pytest.raises(InterruptedRunError):
         train(tmp_path / "run", conll, changes, report=interrupt_at(1))
     with pytest.raises(InputError, match="was started with other settings"):
         train(tmp_path / "run", conll, [*changes, "training.seed=1"], resume=True)
-    elsewhere = [*changes, "elmo.model=moved", "elmo.penalty=0.5"]
-    assert train(tmp_path / "run", conll, elsewhere, resume=True)["epochs"] == 2
+    other_elmo = [*changes, "elmo.model=moved", "elmo.penalty=0.5"]
+    assert train(tmp_path / "run", conll, other_elmo, resume=True)["epochs"] == 2
 
 
 class Undecided(Ner):
-    """NER that is as good after each epoch, but for a score that decides nothing."""
+    """NER with the same F1 after each epoch, and a second score that counts epochs."""
 
     def __init__(self) -> None:
         self.epochs = 0
@@ -153,8 +151,8 @@ class Undecided(Ner):
         return {"f1": 0.5, "epochs": self.epochs}
 
 
-def test_scores_are_those_of_the_weights_that_are_kept(conll: Path, tmp_path: Path) -> None:
-    """Of equals the newest."""
+def test_reported_scores_belong_to_the_saved_weights(conll: Path, tmp_path: Path) -> None:
+    """Of equally good epochs, the latest is saved."""
     config = read_task_config("ner", changes=[*BASELINE, "training.epochs=3"])
     summary = train_task(
         Undecided(), tmp_path / "run", train=[conll], dev=conll, config=config, device="cpu"
@@ -162,14 +160,14 @@ def test_scores_are_those_of_the_weights_that_are_kept(conll: Path, tmp_path: Pa
     assert summary["scores"]["dev"] == {"f1": 0.5, "epochs": 3}
 
 
-def test_training_ends_when_the_score_stays(conll: Path, tmp_path: Path) -> None:
+def test_early_stopping_and_learning_rate_decay(conll: Path, tmp_path: Path) -> None:
     quick = [*BASELINE, "training.patience=2", "training.lr_patience=1"]
     summary = train(tmp_path / "run", conll, quick)
     records = metrics(tmp_path / "run")
     scores = [record["dev"]["f1"] for record in records]
     assert scores[-1] > 0
-    assert summary["epochs"] == scores.index(max(scores)) + 3  # two are no better
-    # Epochs before the first right answer do not count, others without progress halve the rate.
+    assert summary["epochs"] == scores.index(max(scores)) + 3  # two epochs without improvement
+    # Epochs with a score of 0 do not count; others without improvement halve the rate.
     rate, best = 0.01, -1.0
     for record, score in zip(records, scores, strict=True):
         assert record["lr"] == pytest.approx(rate)
@@ -177,36 +175,36 @@ def test_training_ends_when_the_score_stays(conll: Path, tmp_path: Path) -> None
         best = max(best, score)
 
 
-def test_a_loss_that_is_no_number_stops_the_run(conll: Path, tmp_path: Path) -> None:
+def test_nan_loss_stops_the_run(conll: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="NaN or infinite in epoch 1"):
         train(tmp_path / "run", conll, [*BASELINE, "training.lr=1e30", "training.clip_norm=1e30"])
 
 
-def test_a_loss_that_is_no_number_is_seen_before_the_epoch_ends(
+def test_nan_loss_is_detected_in_the_first_step(
     conll: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = []
 
-    def lost(fit: Fit, batch: object) -> torch.Tensor:
+    def nan_step(fit: Fit, batch: object) -> torch.Tensor:
         steps.append(batch)
         return torch.tensor(math.nan)
 
-    monkeypatch.setattr(Fit, "_train_step", lost)
+    monkeypatch.setattr(Fit, "_train_step", nan_step)
     with pytest.raises(InputError, match="NaN or infinite in epoch 1"):
         train(tmp_path / "run", conll, [*BASELINE, "training.batch_size=1"])
     assert len(steps) == 1  # of four
 
 
-def test_a_run_out_of_time_says_so(run, conll: Path, tmp_path: Path) -> None:
+def test_time_limit_is_reported(run, conll: Path, tmp_path: Path) -> None:
     data = ("--train", conll, "--dev", conll, "--no-elmo", "--set", "tagger.hidden=4")
     result = run("train", "ner", *data, "-o", tmp_path / "late", "--max-minutes", "1e-9")
     assert "1 epochs in" in result.out
-    assert ", cut short by --max-minutes -> " in result.out
+    assert ", stopped by --max-minutes -> " in result.out
 
 
-def test_a_run_out_of_time_is_complete(conll: Path, tmp_path: Path) -> None:
+def test_run_with_time_limit_is_complete(conll: Path, tmp_path: Path) -> None:
     summary = train(tmp_path / "run", conll, BASELINE, test=conll, max_minutes=1e-9)
-    [record] = metrics(tmp_path / "run")  # of 60 epochs, and that one cut short
+    [record] = metrics(tmp_path / "run")  # of 60 epochs
     assert summary["epochs"] == 1
     assert summary["scores"]["dev"] == summary["scores"]["test"] == record["dev"]
     assert load_task(tmp_path / "run", device="cpu").evaluate(conll) == record["dev"]
@@ -214,7 +212,7 @@ def test_a_run_out_of_time_is_complete(conll: Path, tmp_path: Path) -> None:
         train(tmp_path / "other", conll, BASELINE, max_minutes=0)
 
 
-def test_things_are_made_ahead_and_in_order() -> None:
+def test_prefetch_keeps_order_and_raises_errors() -> None:
     made = []
 
     def make(item: int) -> int:
@@ -230,7 +228,7 @@ def test_things_are_made_ahead_and_in_order() -> None:
         list(prefetch(make, range(9)))
 
 
-def test_settings_of_a_task_hold_beside_a_change() -> None:
+def test_changes_keep_the_other_defaults_of_a_task() -> None:
     config = read_task_config("ner", changes=["training.lr=0.5", "words.dim=7"])
     default = get_task("ner").config()
     assert config.training.lr == 0.5
@@ -246,22 +244,22 @@ def test_settings_of_a_task_hold_beside_a_change() -> None:
         read_task_config("nerr")
 
 
-def test_given_vectors_and_predictions_of_new_words(conll: Path, tmp_path: Path) -> None:
+def test_word_vectors_are_saved_with_the_task(conll: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     words = ["ada", "london", "paris", "berlin"]
     lines = (f"{w} {' '.join(map(str, rng.normal(size=5)))}\n" for w in words)
     (tmp_path / "vectors.txt").write_text("".join(lines))
     changes = [*BASELINE, f"words.vectors={tmp_path / 'vectors.txt'}", "training.epochs=2"]
     train(tmp_path / "run", conll, changes)
-    (tmp_path / "vectors.txt").unlink()  # a trained task has all it needs
+    (tmp_path / "vectors.txt").unlink()  # not needed any more
     trained = load_task(tmp_path / "run", device="cpu")
-    assert trained.encode.index.known == ["berlin"]  # the others go on learning
+    assert trained.encode.index.known == ["berlin"]  # the others are trained
     assert trained.encode.index.row("Berlin") > 1
     example = trained.task.parse("Berlin is far .", str.split)
     assert isinstance(trained.predict([example])[0], list)
 
 
-# From the command line
+# Command line
 
 
 @pytest.fixture
@@ -271,7 +269,9 @@ def trained(conll: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tra
     return load_task("ner", device="cpu")
 
 
-def test_commands(run, conll: Path, model: Path, tmp_path: Path, monkeypatch) -> None:
+def test_train_evaluate_and_predict_commands(
+    run, conll: Path, model: Path, tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     settings = [part for change in SMALL for part in ("--set", change)]
     command = ("train", "ner", "--train", conll, "--dev", conll, "-o", "run", *settings)
@@ -292,36 +292,38 @@ def test_commands(run, conll: Path, model: Path, tmp_path: Path, monkeypatch) ->
     assert second["tags"] == ["O", "O", "O", "B-PER", "O"]
 
 
-def test_a_terminal_gets_marks(run, trained: TrainedTask, monkeypatch) -> None:
+def test_terminal_output_marks_spans(run, trained: TrainedTask, monkeypatch) -> None:
     Path("text.txt").write_text("[Ada] Lovelace lived in London .\n")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     shown = run("predict", "ner", "text.txt", "--tokenizer", "whitespace").out
-    assert "[Ada]" in shown  # brackets of the text itself are no markup
+    assert "[Ada]" in shown  # brackets in the text are not markup
     assert "LOC" in shown
     assert " London]" in shown
 
 
-def test_who_types_may_mistype(run, trained: TrainedTask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interactive_predict_continues_after_an_error(
+    run, trained: TrainedTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("typed.txt").write_text("bad\nAda left .\n")
     parse = type(trained.task).parse
 
     def refuse_bad(self, line, tokenize):
         if line == "bad":
-            raise InputError("not like this")
+            raise InputError("invalid line")
         return parse(self, line, tokenize)
 
     monkeypatch.setattr(type(trained.task), "parse", refuse_bad)
-    refused(run("predict", "ner", "typed.txt"), "typed.txt, line 1: not like this")
+    refused(run("predict", "ner", "typed.txt"), "typed.txt, line 1: invalid line")
     with Path("typed.txt").open("rb") as file:
         terminal = SimpleNamespace(buffer=file, isatty=lambda: True)
         monkeypatch.setattr(sys, "stdin", terminal)
         result = run("predict", "ner")
     assert result.code == 0
-    assert "elmore: not like this" in result.err
+    assert "elmore: invalid line" in result.err
     assert json.loads(result.out)["tokens"] == ["Ada", "left", "."]
 
 
-def test_a_mistake_costs_no_finished_run(
+def test_invalid_input_keeps_the_existing_run(
     run, conll: Path, model: Path, trained: TrainedTask
 ) -> None:
     before = {path.name for path in Path("ner").iterdir()}
@@ -334,7 +336,9 @@ def test_a_mistake_costs_no_finished_run(
     assert {path.name for path in Path("ner").iterdir()} == before
 
 
-def test_what_was_complete_stays_until_the_new_run_is(conll: Path, trained: TrainedTask) -> None:
+def test_existing_run_is_kept_until_its_replacement_is_complete(
+    conll: Path, trained: TrainedTask
+) -> None:
     old = Path("ner/model.safetensors").read_bytes()
 
     other = [*BASELINE, "training.seed=5"]
@@ -346,15 +350,15 @@ def test_what_was_complete_stays_until_the_new_run_is(conll: Path, trained: Trai
     assert Path("ner/model.safetensors").read_bytes() != old
 
 
-def test_the_test_file_is_what_is_tested(conll: Path, tmp_path: Path) -> None:
+def test_test_scores_come_from_the_test_file(conll: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.conll"
-    other.write_text("Ada B-LOC\nleft O\n")  # which nothing in the training file says
+    other.write_text("Ada B-LOC\nleft O\n")  # contradicts the training data
     summary = train(tmp_path / "run", conll, BASELINE, test=other)
     assert summary["scores"]["dev"]["f1"] > 0.95
     assert summary["scores"]["test"]["f1"] == 0
 
 
-def test_a_model_of_ones_own_is_found_from_anywhere(
+def test_relative_path_of_the_bilm_is_made_absolute(
     run, conll: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(model.parent)
@@ -369,16 +373,16 @@ def test_a_model_of_ones_own_is_found_from_anywhere(
     assert result.err.count("\n") == 1
 
 
-def test_wrong_requests(run, conll: Path, trained: TrainedTask) -> None:
+def test_invalid_requests_are_rejected(run, conll: Path, trained: TrainedTask) -> None:
     data = ("--train", conll, "--dev", conll)
     refused(run("train", "ner", *data, "-o", "ner", "--no-elmo"), "ner exists already")
     refused(
         run("train", "ner", *data, "-o", "x", "--no-elmo", "--elmo", "both"),
-        "leave out its other options",
+        "--no-elmo cannot be combined",
     )
     refused(
         run("train", "ner", *data, "-o", "x", "--no-elmo", "--set", "elmo.place=input"),
-        "--no-elmo and elmo.place=input",
+        "--no-elmo contradicts elmo.place=input",
     )
     refused(run("train", "ner", *data, "-o", "x", "-m", "nowhere"), "nowhere: no such model")
     refused(run("train", "ner", *data, "-o", "ner", "--resume", "--no-elmo"), "is complete")
@@ -401,8 +405,8 @@ def test_wrong_requests(run, conll: Path, trained: TrainedTask) -> None:
     assert not Path("x").exists()
 
 
-def test_the_bilm_is_tuned_to_the_domain_first(conll: Path, tmp_path: Path, model: Path) -> None:
-    """Oracle: the biLM's own perplexity, before and after."""
+def test_bilm_is_finetuned_on_the_task_text(conll: Path, tmp_path: Path, model: Path) -> None:
+    """Oracle: perplexity before and after."""
     conll.write_text(conll.read_text() + "".join(f"\nword{i} O\nend O\n" for i in range(60)))
     notes = []
     changes = [*SMALL, f"elmo.model={model}", "elmo.finetune=true", "training.epochs=1"]
@@ -418,7 +422,7 @@ def test_the_bilm_is_tuned_to_the_domain_first(conll: Path, tmp_path: Path, mode
     assert any(not torch.equal(tuned[name], original[name]) for name in original)
 
 
-def test_elmo_stays_as_it_is(conll: Path, model: Path, tmp_path: Path) -> None:
+def test_bilm_stays_frozen_and_is_not_saved(conll: Path, model: Path, tmp_path: Path) -> None:
     before = {k: v.clone() for k, v in elmore.load(model).bilm.state_dict().items()}
     train(tmp_path / "run", conll, [*SMALL, f"elmo.model={model}", "training.epochs=2"])
     after = elmore.load(model).bilm.state_dict()
@@ -427,8 +431,8 @@ def test_elmo_stays_as_it_is(conll: Path, model: Path, tmp_path: Path) -> None:
     assert not [name for name in weights if "bilm" in name]
 
 
-def test_the_bilm_of_a_task_may_have_fewer_digits(conll: Path, model: Path, tmp_path: Path) -> None:
-    """Oracle: the layers of an embedder of that precision."""
+def test_bilm_precision_of_a_task(conll: Path, model: Path, tmp_path: Path) -> None:
+    """Oracle: the layers of an embedder with that precision."""
     changes = [*SMALL, f"elmo.model={model}", "elmo.precision=bf16", "training.epochs=1"]
     train(tmp_path / "run", conll, changes)
     layers = load_task(tmp_path / "run", device="cpu").encode.layers

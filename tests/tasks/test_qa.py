@@ -1,4 +1,4 @@
-"""Oracles: the training examples themselves, places counted by hand, the official counts."""
+"""Question answering. Oracles: the training examples, offsets by hand, the published counts."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ ART = "A party-goer likes art; the art of 1,000 parties."
 
 
 def qa(context: str, question: str, *answers: str) -> dict[str, Any]:
-    """A question whose answers stand wherever their letters occur."""
+    """A question with one gold answer per occurrence of each string in the context."""
     places = [
         {"text": text, "answer_start": i}
         for text in answers
@@ -65,19 +65,19 @@ def texts_of(example: QaExample) -> list[str]:
     return [example.passage.text_of(span) for span in example.spans]
 
 
-def test_answers_are_found_in_the_passage(file: Path) -> None:
+def test_answers_become_token_spans(file: Path) -> None:
     born, when, who, liked, _ = read_questions(file)
     assert born.question.words == ["Where", "was", "she", "born", "?"]
     assert born.passage is when.passage is who.passage
-    assert born.spans == [(5, 6), (18, 19)]  # all places of the answer
+    assert born.spans == [(5, 6), (18, 19)]  # both occurrences
     assert texts_of(when) == ["(1815)", "1815"]
     assert when.answers == ["1815", "(1815)"]
     assert texts_of(who) == ["the first programmer"]
-    assert liked.answers == ["art"] * 4  # twice within "party" and "parties"
+    assert liked.answers == ["art"] * 4  # including those in "party" and "parties"
     assert texts_of(liked) == ["art", "art"]
 
 
-def test_an_answer_that_cuts_a_word_is_the_whole_word(tmp_path: Path) -> None:
+def test_partial_words_are_extended_to_tokens(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text(json.dumps(squad(("Moldavian kings", [qa("Moldavian kings", "?", "Mold")]))))
     [example] = read_questions(path)
@@ -85,17 +85,17 @@ def test_an_answer_that_cuts_a_word_is_the_whole_word(tmp_path: Path) -> None:
     assert example.answers == ["Mold"]
 
 
-def test_long_passages_are_cut_for_training_alone(file: Path) -> None:
+def test_long_passages_are_truncated_for_training_only(file: Path) -> None:
     task = Qa()
     config = read_task_config("qa", changes=["reader.max_passage=9"])
-    # The second "London" and the programmer are too far, "1,000" too.
-    cut = task.read(file, config, training=True)
-    assert [example.question.words[0] for example in cut] == ["Where", "When", "What"]
-    assert cut[0].spans == [(5, 6)]
-    assert len(cut[0].passage.words) == 9
-    whole = task.read(file, config)
-    assert [example.spans for example in whole] == [e.spans for e in read_questions(file)]
-    assert whole[0].passage.text == cut[0].passage.text == ADA
+    # The second "London", the programmer and "1,000" are beyond the limit.
+    truncated = task.read(file, config, training=True)
+    assert [example.question.words[0] for example in truncated] == ["Where", "When", "What"]
+    assert truncated[0].spans == [(5, 6)]
+    assert len(truncated[0].passage.words) == 9
+    full = task.read(file, config)
+    assert [example.spans for example in full] == [e.spans for e in read_questions(file)]
+    assert full[0].passage.text == truncated[0].passage.text == ADA
 
 
 def damaged(**changes: Any) -> dict[str, Any]:
@@ -140,7 +140,7 @@ AT = r"x\.json: data\[0\]\.paragraphs\[0\]"
         ),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, content: Any, message: str) -> None:
+def test_errors_name_the_field(tmp_path: Path, content: Any, message: str) -> None:
     (tmp_path / "x.json").write_text(json.dumps(content))
     with pytest.raises(InputError, match=message):
         read_questions(tmp_path / "x.json")
@@ -156,21 +156,21 @@ def test_what_is_wrong_is_named(tmp_path: Path, content: Any, message: str) -> N
         ("x.json.gz", b"no gz", "damaged file"),
     ],
 )
-def test_files_that_are_no_json(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_damaged_files_are_rejected(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message):
         read_questions(tmp_path / name)
 
 
-def test_a_file_that_is_not_there_is_not_called_damaged(tmp_path: Path) -> None:
+def test_missing_file_is_not_called_damaged(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_questions(tmp_path / "x.json.xz")
 
 
 @pytest.mark.parametrize(("place", "seed"), [("none", 0), ("none", 1), ("none", 4), ("both", 0)])
-def test_learns_a_small_set_and_goes_round(
-    file: Path, model: Path, tmp_path: Path, place: str, seed: int
-) -> None:
+def test_learns_and_reloads(file: Path, model: Path, tmp_path: Path, place: str, seed: int) -> None:
     changes = [*SMALL, f"elmo.place={place}", f"elmo.model={model}", f"training.seed={seed}"]
     config = read_task_config("qa", changes=changes)
     folder = tmp_path / "run"
@@ -182,12 +182,12 @@ def test_learns_a_small_set_and_goes_round(
     examples = read_questions(file)
     together = trained.predict(examples)
     assert again.predict(examples) == together
-    for example, found in zip(examples, together, strict=True):
-        assert trained.predict([example])[0][:3] == found[:3]
-        assert found.text in example.answers
+    for example, actual in zip(examples, together, strict=True):
+        assert trained.predict([example])[0][:3] == actual[:3]
+        assert actual.text in example.answers
 
 
-def test_the_command_line_answers(file: Path, tmp_path: Path, run: Any) -> None:
+def test_predict_command(file: Path, tmp_path: Path, run: Any) -> None:
     folder = tmp_path / "run"
     changes = [f"--set={change}" for change in [*SMALL, "training.epochs=1"]]
     train = ["train", "qa", "--train", file, "--dev", file, "-o", folder, "--device", "cpu"]
@@ -199,9 +199,9 @@ def test_the_command_line_answers(file: Path, tmp_path: Path, run: Any) -> None:
     assert done.code == 0, done.err
     first, second = map(json.loads, done.out.splitlines())
     assert first["question"] == "What is liked?"
-    for found, passage in ((first, ART), (second, ADA)):
-        assert passage[found["start"] : found["end"]] == found["answer"]
-        assert 0 < found["probability"] <= 1
+    for actual, passage in ((first, ART), (second, ADA)):
+        assert passage[actual["start"] : actual["end"]] == actual["answer"]
+        assert 0 < actual["probability"] <= 1
     questions.write_text("Where was she born?\n")
     refused(run("predict", folder, questions, "--device", "cpu"), "line 1: expected question<TAB>")
     refused(run("predict", folder, questions, "--tokenizer", "moses"), "leave out --tokenizer")
@@ -218,12 +218,12 @@ def test_the_command_line_answers(file: Path, tmp_path: Path, run: Any) -> None:
         '{"question": 1, "context": 2}',
     ],
 )
-def test_lines_that_ask_nothing(line: str) -> None:
+def test_invalid_lines_are_rejected(line: str) -> None:
     with pytest.raises(InputError, match=r"expected (a )?question"):
         get_task("qa").parse(line, get_tokenizer())
 
 
-def test_the_answer_is_marked_in_the_passage() -> None:
+def test_show_marks_the_answer_in_the_passage() -> None:
     passage = "See [a] or [bold]b[/bold] \\ x"
     example = QaExample(tokenize("Which [x]?"), tokenize(passage), [], [])
     start = passage.index("[bold]")
@@ -238,12 +238,12 @@ def test_the_answer_is_marked_in_the_passage() -> None:
     ("change", "message"),
     [("hidden=0", "reader.hidden must be at least 1"), ("dropout=1", "reader.dropout must lie in")],
 )
-def test_settings_are_checked(change: str, message: str) -> None:
+def test_invalid_settings_are_rejected(change: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_task_config("qa", changes=[f"reader.{change}"])
 
 
-def test_squad_has_its_official_count_and_answers_fit_tokens(tasks: Path) -> None:
+def test_squad_has_the_published_count_and_answers_match_tokens(tasks: Path) -> None:
     examples = read_questions(tasks / "squad" / "dev-v1.1.json.xz")
     assert len(examples) == 10_570
     fit = sum(any(text in e.answers for text in texts_of(e)) for e in examples)

@@ -1,4 +1,4 @@
-"""Oracles: the equations word by word, brute force, torch.nn.GRU on unpadded input."""
+"""The QA model. Oracles: the equations word by word, brute force, torch.nn.GRU without padding."""
 
 import math
 from collections.abc import Callable
@@ -65,27 +65,27 @@ def softmax(scores: list[float]) -> list[float]:
     return [math.exp(score) / total for score in scores]
 
 
-def test_bidirectional_attention_is_the_equation_word_by_word() -> None:
+def test_bidirectional_attention_matches_the_equations() -> None:
     layer = BiAttention(4)
     passage, question = torch.randn(2, 5, 4), torch.randn(2, 3, 4)
-    lengths, asked = [5, 3], [2, 3]
+    lengths, question_lengths = [5, 3], [2, 3]
     passage_mask = torch.arange(5) < torch.tensor(lengths)[:, None]
-    question_mask = torch.arange(3) < torch.tensor(asked)[:, None]
-    found = layer(passage, question, passage_mask, question_mask).detach().numpy()
+    question_mask = torch.arange(3) < torch.tensor(question_lengths)[:, None]
+    actual = layer(passage, question, passage_mask, question_mask).detach().numpy()
     for b in range(2):
-        h, q = passage[b, : lengths[b]].numpy(), question[b, : asked[b]].numpy()
+        h, q = passage[b, : lengths[b]].numpy(), question[b, : question_lengths[b]].numpy()
         scores = [[trilinear(layer.score, x, y) for y in q] for x in h]
         whole = sum(p * x for p, x in zip(softmax([max(row) for row in scores]), h, strict=True))
         for i, x in enumerate(h):
             c = sum(p * y for p, y in zip(softmax(scores[i]), q, strict=True))
             expected = np.concatenate([x, c, x * c, whole * c])
-            np.testing.assert_allclose(found[b, i], expected, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(actual[b, i], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_self_attention_is_the_equation_word_by_word() -> None:
+def test_self_attention_matches_the_equations() -> None:
     layer = SelfAttention(4)
     x, lengths = torch.randn(2, 5, 4), [5, 3]
-    found = layer(x, torch.arange(5) < torch.tensor(lengths)[:, None]).detach().numpy()
+    actual = layer(x, torch.arange(5) < torch.tensor(lengths)[:, None]).detach().numpy()
     for b in range(2):
         h = x[b, : lengths[b]].numpy()
         for i in range(len(h)):
@@ -93,20 +93,20 @@ def test_self_attention_is_the_equation_word_by_word() -> None:
             weights = softmax([trilinear(layer.score, h[i], y) for y in others])
             c = sum(p * y for p, y in zip(weights, others, strict=True))
             expected = np.concatenate([h[i], c, h[i] * c])
-            np.testing.assert_allclose(found[b, i], expected, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(actual[b, i], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_word_alone_hears_nothing_of_itself() -> None:
+def test_self_attention_of_a_single_word_is_zero() -> None:
     layer, x = SelfAttention(2), torch.randn(1, 3, 2, requires_grad=True)
-    found = layer(x, torch.tensor([[True, False, False]]))
-    assert torch.equal(found[0, 0], torch.cat([x[0, 0], torch.zeros(4)]))
-    found.sum().backward()
+    actual = layer(x, torch.tensor([[True, False, False]]))
+    assert torch.equal(actual[0, 0], torch.cat([x[0, 0], torch.zeros(4)]))
+    actual.sum().backward()
     assert x.grad is not None
     assert x.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("length", [1, 3, 17])
-def test_the_best_span_is_that_of_brute_force(length: int) -> None:
+def test_best_spans_equal_brute_force(length: int) -> None:
     start, end = torch.randn(2, 40, 6).log_softmax(dim=-1)
     first, last, log_p = best_spans(start, end, length)
     for b in range(40):
@@ -119,7 +119,7 @@ def test_the_best_span_is_that_of_brute_force(length: int) -> None:
         assert float(log_p[b]) == pytest.approx(score)
 
 
-def test_the_loss_is_of_the_summed_probability(
+def test_loss_sums_the_probability_of_all_gold_spans(
     reader: Reader, collate: Callable[[list[QaExample]], QaBatch]
 ) -> None:
     batch = collate(EXAMPLES)
@@ -134,39 +134,39 @@ def test_the_loss_is_of_the_summed_probability(
         assert sum(end[b][len(example.passage.words) :]) == 0
 
 
-def test_neither_padding_nor_order_changes_anything(
+def test_predictions_do_not_depend_on_the_batch(
     reader: Reader, collate: Callable[[list[QaExample]], QaBatch]
 ) -> None:
     alone = [reader(collate([example])).item() for example in EXAMPLES]
     assert reader(collate(EXAMPLES)).item() == pytest.approx(sum(alone) / 3, rel=1e-5)
     together = reader.predict(collate(EXAMPLES))
     turned = reader.predict(collate(EXAMPLES[::-1]))[::-1]
-    for example, found, other in zip(EXAMPLES, together, turned, strict=True):
+    for example, actual, other in zip(EXAMPLES, together, turned, strict=True):
         [single] = reader.predict(collate([example]))
-        assert single[:3] == other[:3] == found[:3]
-        assert single.probability == pytest.approx(found.probability, rel=1e-5)
-        assert other.probability == pytest.approx(found.probability, rel=1e-5)
-        assert example.passage.text[found.start : found.end] == found.text
-        assert len(found.text.split()) <= 3
-        assert 0 < found.probability <= 1
+        assert single[:3] == other[:3] == actual[:3]
+        assert single.probability == pytest.approx(actual.probability, rel=1e-5)
+        assert other.probability == pytest.approx(actual.probability, rel=1e-5)
+        assert example.passage.text[actual.start : actual.end] == actual.text
+        assert len(actual.text.split()) <= 3
+        assert 0 < actual.probability <= 1
 
 
-def test_every_weight_learns_from_finite_gradients(
+def test_every_parameter_gets_a_finite_gradient(
     reader: Reader, collate: Callable[[list[QaExample]], QaBatch]
 ) -> None:
     reader.train()(collate(EXAMPLES)).backward()
     for name, parameter in reader.named_parameters():
-        if name != "words.table.new":  # every word has a vector that stays
+        if name != "words.table.new":  # all word vectors are frozen
             assert parameter.grad is not None, name
             assert parameter.grad.isfinite().all(), name
 
 
 @pytest.mark.parametrize("layer", [BiGRU(4, 3), BiLSTM(4, 3, num_layers=2)])
-def test_a_recurrent_layer_sees_no_padding(layer: BiGRU | BiLSTM) -> None:
+def test_recurrent_layers_ignore_padding(layer: BiGRU | BiLSTM) -> None:
     x, lengths = torch.randn(3, 6, 4), [2, 6, 1]
-    found: Tensor = layer(x, torch.tensor(lengths))
-    assert found.shape == (3, 6, layer.dim)
+    actual: Tensor = layer(x, torch.tensor(lengths))
+    assert actual.shape == (3, 6, layer.dim)
     for b, length in enumerate(lengths):
         expected, _ = layer.rnn(x[b : b + 1, :length])
-        torch.testing.assert_close(found[b, :length], expected[0])
-        assert not found[b, length:].any()
+        torch.testing.assert_close(actual[b, :length], expected[0])
+        assert not actual[b, length:].any()

@@ -1,4 +1,4 @@
-"""Oracles: splits known by hand, Moses where it makes no difference, the text itself."""
+"""Tokens with offsets. Oracles: splits by hand, Moses where the rules agree, the text itself."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ from elmore.text.tokenize import tokenize as tokenize_moses
         (" \n\t", ""),
     ],
 )
-def test_splits_known_by_hand(text: str, tokens: str) -> None:
+def test_known_splits(text: str, tokens: str) -> None:
     assert tokenize(text).words == tokens.split()
 
 
@@ -38,21 +38,21 @@ def test_splits_known_by_hand(text: str, tokens: str) -> None:
         "Mr. Smith and Dr. Jones paid $5 to the 18th man...",
     ],
 )
-def test_words_are_those_of_moses(text: str) -> None:
+def test_words_equal_moses(text: str) -> None:
     assert tokenize(text).words == tokenize_moses(text)
 
 
 @given(st.text())
-def test_tokens_are_the_text_without_its_spaces(text: str) -> None:
+def test_tokens_cover_everything_but_whitespace(text: str) -> None:
     tokens = tokenize(text)
-    places = list(zip(tokens.starts.tolist(), tokens.ends.tolist(), strict=True))
-    assert [text[start:end] for start, end in places] == tokens.words
-    covered = [c for start, end in places for c in range(start, end)]
-    assert covered == [c for c, letter in enumerate(text) if not letter.isspace()]
+    offsets = list(zip(tokens.starts.tolist(), tokens.ends.tolist(), strict=True))
+    assert [text[start:end] for start, end in offsets] == tokens.words
+    covered = [c for start, end in offsets for c in range(start, end)]
+    assert covered == [c for c, char in enumerate(text) if not char.isspace()]
 
 
 @given(st.text(alphabet="ab-. ", min_size=1), st.data())
-def test_the_fewest_tokens_that_cover_some_characters(text: str, data: st.DataObject) -> None:
+def test_cover_returns_all_overlapping_tokens(text: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text) - 1))
     end = data.draw(st.integers(start + 1, len(text)))
     tokens = tokenize(text)
@@ -65,7 +65,7 @@ def test_the_fewest_tokens_that_cover_some_characters(text: str, data: st.DataOb
     assert list(range(first, last)) == inside
 
 
-def test_a_cut_text_keeps_its_first_tokens() -> None:
+def test_truncate_keeps_the_first_tokens() -> None:
     tokens = tokenize("one two three")
     assert tokens.truncate(3) is tokens
     short = tokens.truncate(2)
@@ -75,7 +75,7 @@ def test_a_cut_text_keeps_its_first_tokens() -> None:
     assert tokens.offsets(Span(1, 3)) == (4, 13)
 
 
-def test_tokens_know_their_sentences() -> None:
+def test_tokens_are_grouped_by_sentence() -> None:
     tokens = tokenize("Dr. Ada died. She was 36! (Or so.) ")
     expected = ["Dr. Ada died .", "She was 36 !", "( Or so . )"]
     assert [" ".join(words) for words in tokens.sentences] == expected
@@ -85,6 +85,6 @@ def test_tokens_know_their_sentences() -> None:
 
 
 @given(st.text(alphabet="aB.! \n"))
-def test_sentences_are_those_of_the_splitter(text: str) -> None:
+def test_sentences_equal_the_sentence_splitter(text: str) -> None:
     expected = [tokenize(sentence).words for sentence in split_sentences(text)]
     assert [words for words in expected if words] == tokenize(text).sentences

@@ -1,4 +1,4 @@
-"""Sentiment: trees by hand and by recursion, the network in numpy, and a tiny set to learn."""
+"""Sentiment. Oracles: trees by hand and by recursion, BCN in numpy, a tiny learnable data set."""
 
 import lzma
 import random
@@ -32,7 +32,7 @@ def trees(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_tree_is_its_words_and_phrases() -> None:
+def test_parses_a_tree() -> None:
     tokens, phrases = parse_tree(TREE)
     assert tokens == ["The", "film", "is", "great", "."]
     assert [(label, " ".join(tokens[start:end])) for label, start, end in phrases] == [
@@ -48,8 +48,8 @@ def test_a_tree_is_its_words_and_phrases() -> None:
     ]
 
 
-def test_random_trees_are_read_as_they_were_written() -> None:
-    """Oracle: the phrases that a recursive writer has noted."""
+def test_parses_random_trees() -> None:
+    """Oracle: a recursive generator that returns the phrases of its trees."""
     draw = random.Random(0)
 
     def write(depth: int) -> tuple[str, list[str], list[tuple[int, tuple[str, ...]]]]:
@@ -58,8 +58,8 @@ def test_random_trees_are_read_as_they_were_written() -> None:
             word = draw.choice(["a", "b", "...", "'s", "8\u00a01/2"])
             return f"({label} {word})", [word], [(label, (word,))]
         parts = [write(depth - 1) for _ in range(draw.choice([1, 2, 3]))]
-        words = [word for _, some, _ in parts for word in some]
-        phrases = [phrase for _, _, some in parts for phrase in some]
+        words = [word for _, inner, _ in parts for word in inner]
+        phrases = [phrase for _, _, inner in parts for phrase in inner]
         return (
             f"({label} {' '.join(text for text, _, _ in parts)})",
             words,
@@ -68,13 +68,13 @@ def test_random_trees_are_read_as_they_were_written() -> None:
 
     for _ in range(50):
         text, words, phrases = write(4)
-        tokens, found = parse_tree(text)
+        tokens, actual = parse_tree(text)
         assert tokens == words
         expected = [(SCALE[label], words) for label, words in phrases]
-        assert [(label, tuple(tokens[start:end])) for label, start, end in found] == expected
+        assert [(label, tuple(tokens[start:end])) for label, start, end in actual] == expected
 
 
-def test_sentences_alone_or_with_their_phrases(trees: Path) -> None:
+def test_reads_sentences_and_phrases(trees: Path) -> None:
     sentences = read_sentiment(trees, classes=5)
     assert [(" ".join(e.tokens), e.label) for e in sentences] == [
         ("The film is great .", "very positive"),
@@ -93,23 +93,23 @@ def test_sentences_alone_or_with_their_phrases(trees: Path) -> None:
     ]
 
 
-def test_two_classes_leave_neutral_out(trees: Path) -> None:
-    found = read_sentiment(trees, classes=2)
-    assert [e.label for e in found] == ["positive", "negative", "positive"]
+def test_two_classes_skip_neutral_examples(trees: Path) -> None:
+    actual = read_sentiment(trees, classes=2)
+    assert [e.label for e in actual] == ["positive", "negative", "positive"]
     phrases = read_sentiment(trees, classes=2, phrases=True)
     assert {" ".join(e.tokens) for e in phrases} == {
         "great", "is great", "is great .", "The film is great .", "bore", "A bore",
     }  # fmt: skip
 
 
-def test_dev_examples_are_sentences_always(trees: Path) -> None:
+def test_phrases_are_for_training_only(trees: Path) -> None:
     config = read_task_config("sentiment", None, ["data.min_phrase=1"])
     assert len(SENTIMENT.read(trees, config)) == 4
     assert len(SENTIMENT.read(trees, config, training=True)) == 13
 
 
-def test_a_bilm_is_tuned_on_whole_sentences(tmp_path: Path) -> None:
-    """Or phrases of a sentence that is held out would give it away."""
+def test_bilm_is_finetuned_on_whole_sentences(tmp_path: Path) -> None:
+    """Phrases would leak held-out sentences into the training text."""
     words = [chr(ord("a") + i % 26) + str(i) for i in range(40)]
     lines = (f"(3 (2 the) (3 (3 (2 {word}) (2 is)) (3 (2 so) (2 good))))" for word in words)
     (tmp_path / "trees.txt").write_text("\n".join([*lines, f"(3 (2 the) (3 {words[0]}))"]))
@@ -121,7 +121,7 @@ def test_a_bilm_is_tuned_on_whole_sentences(tmp_path: Path) -> None:
         domain_text(SENTIMENT, files[1:], SENTIMENT.config())
 
 
-def test_labeled_lines(tmp_path: Path) -> None:
+def test_reads_labeled_lines(tmp_path: Path) -> None:
     path = tmp_path / "lines.tsv.xz"
     path.write_bytes(
         lzma.compress(b"4\tIt works .\nVery negative\tIt does n't -LRB- yet -RRB- .\n")
@@ -133,7 +133,7 @@ def test_labeled_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 5])
-def test_labels_of_another_scale_are_refused(tmp_path: Path, classes: Literal[2, 5]) -> None:
+def test_binary_numeric_labels_are_rejected(tmp_path: Path, classes: Literal[2, 5]) -> None:
     path = tmp_path / "lines.tsv"
     path.write_text("1\tgood\n0\tbad\n\n")
     with pytest.raises(InputError, match="Write negative and positive"):
@@ -159,7 +159,7 @@ def test_labels_of_another_scale_are_refused(tmp_path: Path, classes: Literal[2,
         ("3\t ", "expected a tree such as"),
     ],
 )
-def test_malformed_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
+def test_errors_name_file_and_line(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "bad.txt"
     path.write_text(f"{TREE}\n{line}\n")
     with pytest.raises(InputError, match=rf"bad\.txt, line 2: .*{message}"):
@@ -169,7 +169,7 @@ def test_malformed_lines_are_named(tmp_path: Path, line: str, message: str) -> N
 @pytest.mark.parametrize(
     "change", ["data.classes=3", "data.min_phrase=0", "network.hidden=0", "network.dropout=1.0"]
 )
-def test_settings_are_checked(change: str) -> None:
+def test_invalid_settings_are_rejected(change: str) -> None:
     with pytest.raises(InputError, match=change.split("=")[0].split(".")[1]):
         read_task_config("sentiment", None, [change])
 
@@ -183,8 +183,8 @@ def bcn(classifier: str = "relu") -> tuple[BCN, WordEncoder]:
     return model.eval(), encode
 
 
-def test_the_network_is_the_one_of_the_paper() -> None:
-    """Oracle: numpy around PyTorch's LSTMs, for one sentence, with the formulas of the paper."""
+def test_network_matches_the_equations() -> None:
+    """Oracle: the equations of the paper in numpy, around PyTorch's LSTMs."""
     model, encode = bcn()
     tokens = ["a", "b", "f", "a"]
 
@@ -201,7 +201,7 @@ def test_the_network_is_the_one_of_the_paper() -> None:
         w = model.words.table.new[[encode.index.row(t) for t in tokens]].numpy()
         X = lstm(model.encode.rnn, np.maximum(linear(model.project, w), 0))
         A = X @ X.T
-        C = softmax(A, 0).T @ X  # columns add up to 1
+        C = softmax(A, 0).T @ X  # columns sum to 1
         Z = lstm(model.integrate.rnn, np.concatenate([X, X - C, X * C], -1))
         beta = softmax(linear(model.attentive_pool.score, Z)[:, 0], 0)
         pooled = np.concatenate([Z.max(0), Z.mean(0), Z.min(0), beta @ Z])
@@ -212,13 +212,13 @@ def test_the_network_is_the_one_of_the_paper() -> None:
         batch = SENTIMENT.collate(
             [SentimentExample(tokens, "")], encode, {"classes": model.classes}
         )
-        [found] = model.predict(batch)
+        [actual] = model.predict(batch)
 
-    assert list(found.values()) == pytest.approx(expected.tolist(), abs=1e-5)
+    assert list(actual.values()) == pytest.approx(expected.tolist(), abs=1e-5)
 
 
 @pytest.mark.parametrize("classifier", ["relu", "maxout"])
-def test_neither_padding_nor_order_matters(classifier: str) -> None:
+def test_predictions_do_not_depend_on_the_batch(classifier: str) -> None:
     model, encode = bcn(classifier)
     labels = {"classes": model.classes}
     examples = [SentimentExample(list(text), "") for text in ("abc", "f", "ebcdafab", "")]
@@ -226,8 +226,8 @@ def test_neither_padding_nor_order_matters(classifier: str) -> None:
         together = model.predict(SENTIMENT.collate(examples, encode, labels))
         reverse = model.predict(SENTIMENT.collate(examples[::-1], encode, labels))[::-1]
         alone = [model.predict(SENTIMENT.collate([e], encode, labels))[0] for e in examples]
-    for found in (reverse, alone):
-        for ours, theirs in zip(together, found, strict=True):
+    for actual in (reverse, alone):
+        for ours, theirs in zip(together, actual, strict=True):
             assert ours == pytest.approx(theirs, abs=1e-5)
     assert together[0] != pytest.approx(together[1], abs=1e-4)
 
@@ -237,7 +237,7 @@ ADJECTIVES = ["awful", "dull", "long", "good", "superb"]
 
 @pytest.fixture
 def tiny_set(tmp_path: Path) -> Path:
-    """One word decides."""
+    """One word determines the class."""
     path = tmp_path / "tiny.txt"
     nouns = ["film", "plot", "cast", "end"]
     path.write_text(
@@ -264,7 +264,7 @@ TINY = [
         ["data.classes=2", "data.train_on=sentences"],
     ],
 )
-def test_a_tiny_set_is_learned(
+def test_learns_a_tiny_data_set(
     tiny_set: Path, glove: Path, tmp_path: Path, changes: list[str]
 ) -> None:
     settings = [*TINY, "elmo.place=none", f"words.vectors={glove}", *changes]
@@ -275,7 +275,7 @@ def test_a_tiny_set_is_learned(
     assert summary["scores"]["dev"]["accuracy"] >= 0.97
 
 
-def test_with_elmo_and_from_its_folder(
+def test_learns_with_elmo_and_reloads(
     tiny_set: Path, glove: Path, tmp_path: Path, model: Path
 ) -> None:
     changes = [*TINY, f"elmo.model={model}", f"words.vectors={glove}", "data.train_on=sentences"]
@@ -293,18 +293,18 @@ def test_with_elmo_and_from_its_folder(
     assert example.tokens[2:4] == ["is", "n't"]
     example = task.parse("The end is superb", get_tokenizer())
     [answer] = trained.predict([example])
-    found = task.as_json(example, answer, trained.config)
-    assert found["label"] == "very positive"
-    assert sum(found["probabilities"].values()) == pytest.approx(1)
-    assert next(iter(found["probabilities"])) == "very negative"
+    actual = task.as_json(example, answer, trained.config)
+    assert actual["label"] == "very positive"
+    assert sum(actual["probabilities"].values()) == pytest.approx(1)
+    assert next(iter(actual["probabilities"])) == "very negative"
     assert "very positive" in task.show(example, answer)
     assert "\\[end]" in task.show(example._replace(tokens=["[end]"]), answer)
     with pytest.raises(InputError, match="expected a sentence"):
         task.parse(" ", get_tokenizer())
 
 
-def test_counts_of_the_treebank(tasks: Path) -> None:
-    """Oracle: the counts that the treebank's authors and McCann et al. report."""
+def test_treebank_has_the_published_counts(tasks: Path) -> None:
+    """Oracle: the counts of Socher et al. (2013) and McCann et al. (2017)."""
     count = {
         (part, classes): len(read_sentiment(tasks / "sst" / f"{part}.txt.xz", classes=classes))
         for part in ("dev", "test")

@@ -1,4 +1,4 @@
-"""Oracles: worked examples of the CoNLL shared tasks; what was written."""
+"""Spans and tags. Oracles: worked examples of the CoNLL shared tasks; round trips."""
 
 from itertools import pairwise
 
@@ -28,7 +28,7 @@ TAGS = {
 
 
 @pytest.mark.parametrize("scheme", TAGS)
-def test_three_ways_to_write_the_same_entities(scheme) -> None:
+def test_all_schemes_encode_the_same_entities(scheme) -> None:
     assert decode_tags(TAGS[scheme]) == ENTITIES
     assert encode_tags(ENTITIES, 6, scheme) == TAGS[scheme]
 
@@ -36,23 +36,20 @@ def test_three_ways_to_write_the_same_entities(scheme) -> None:
 @pytest.mark.parametrize(
     ("tags", "expected"),
     [
-        (
-            ["I-A", "I-B"],
-            [S("A", 0, 1), S("B", 1, 2)],
-        ),  # another kind is another span
+        (["I-A", "I-B"], [S("A", 0, 1), S("B", 1, 2)]),  # another label starts another span
         (["O", "I-A", "I-A"], [S("A", 1, 3)]),
         (["B-A", "B-A"], [S("A", 0, 1), S("A", 1, 2)]),
         (["U-A", "B-A", "L-A"], [S("A", 0, 1), S("A", 1, 3)]),
-        (["E-A", "I-A"], [S("A", 0, 1), S("A", 1, 2)]),  # an end ends
+        (["E-A", "I-A"], [S("A", 0, 1), S("A", 1, 2)]),  # E ends a span
         ([], []),
         (["O", "O"], []),
     ],
 )
-def test_tags_are_read_as_the_shared_task_does(tags: list[str], expected: list[S]) -> None:
+def test_decoding_follows_the_conll_scorer(tags: list[str], expected: list[S]) -> None:
     assert decode_tags(tags) == expected
 
 
-def test_no_tag_is_named() -> None:
+def test_invalid_tag_is_named() -> None:
     with pytest.raises(InputError, match="expected a tag such as O, B-PER or I-PER, got 'PER'"):
         decode_tags(["O", "PER"])
 
@@ -68,24 +65,21 @@ def sentences(draw: st.DrawFn) -> tuple[list[S], int]:
 
 
 @given(sentences(), st.sampled_from(["iob1", "iob2", "bioes"]))
-def test_spans_go_round(sentence, scheme) -> None:
+def test_round_trip(sentence, scheme) -> None:
     spans, length = sentence
     tags = encode_tags(spans, length, scheme)
     assert len(tags) == length
     assert decode_tags(tags) == spans
     rule = {"bioes": may_follow_bioes, "iob2": may_follow_iob2}.get(scheme)
-    if rule:  # what is written is what the rules of decoding allow
+    if rule:  # encoded tags satisfy the constraints of decoding
         path = [None, *tags, None]
         assert all(rule(a, b) for a, b in pairwise(path) if length)
 
 
-def test_f1_counts_whole_spans() -> None:
+def test_f1_counts_exact_matches() -> None:
     gold = [[S("A", 0, 2), S("B", 3, 4)], [S("A", 0, 1)]]
-    found = [
-        [S("A", 0, 2), S("A", 3, 4)],
-        [],
-    ]  # one right, one of the wrong kind
-    scores = span_f1(gold, found)
+    predicted = [[S("A", 0, 2), S("A", 3, 4)], []]  # one correct, one with the wrong label
+    scores = span_f1(gold, predicted)
     assert scores == {"f1": pytest.approx(0.4), "precision": 0.5, "recall": pytest.approx(1 / 3)}
     assert span_f1(gold, gold)["f1"] == 1
     assert span_f1([[]], [[]])["f1"] == 0

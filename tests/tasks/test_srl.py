@@ -1,4 +1,4 @@
-"""Oracles: hand-written frames and scores, all tag paths one by one, the same frames alone."""
+"""SRL. Oracles: frames and scores by hand, enumeration of tag paths, single examples."""
 
 import itertools
 from pathlib import Path
@@ -61,11 +61,11 @@ def write(path: Path, text: str, old: str = "", new: str = "") -> Path:
 
 @pytest.fixture
 def good(tmp_path: Path) -> str:
-    """The text of the file above, without its open bracket."""
+    """The text above with matching brackets."""
     return GIVE.replace("(R-ARG0*   ", "(R-ARG0*)  ")
 
 
-def test_frames_are_read_from_columns(tmp_path: Path, good: str) -> None:
+def test_reads_frames_from_columns(tmp_path: Path, good: str) -> None:
     first, second, third = read_frames(write(tmp_path / "a.conll", good))
     assert [first, third] == FRAMES
     assert second.tokens == first.tokens
@@ -77,11 +77,11 @@ def test_frames_are_read_from_columns(tmp_path: Path, good: str) -> None:
     ]
 
 
-def test_tabs_missing_ends_and_missing_names_change_nothing(tmp_path: Path, good: str) -> None:
+def test_tabs_and_missing_document_lines_change_nothing(tmp_path: Path, good: str) -> None:
     frames = read_frames(write(tmp_path / "a.conll", good))
     lines = ["\t".join(line.split()) if line[:2] == "bc" else line for line in good.splitlines()]
     rows = [line for line in lines if not line.startswith("#")]
-    rows.insert(-1, "")  # what the names had told apart
+    rows.insert(-1, "")  # the document lines separated these sentences
     for kind in (lines, rows, lines[:-1]):
         assert read_frames(write(tmp_path / "b.conll", "\n".join(kind))) == frames
 
@@ -108,7 +108,7 @@ def test_documents_keep_names_and_line_numbers(tmp_path: Path, good: str) -> Non
         ("Yes     UH", "Yes", "line 9: expected at least 12 columns of CoNLL-2012, .* got 11"),
     ],
 )
-def test_wrong_columns_are_named(
+def test_errors_name_line_and_column(
     tmp_path: Path, good: str, old: str, new: str, message: str
 ) -> None:
     with pytest.raises(InputError, match=rf"a\.conll, {message}"):
@@ -116,13 +116,11 @@ def test_wrong_columns_are_named(
 
 
 @pytest.mark.parametrize(("part", "frames"), [("train", 40_429), ("dev", 4_963), ("test", 4_795)])
-def test_the_web_treebank_has_as_many_frames_as_it_says(
-    tasks: Path, part: str, frames: int
-) -> None:
+def test_web_treebank_has_the_published_counts(tasks: Path, part: str, frames: int) -> None:
     assert len(read_frames(tasks / "srl" / f"ewt.{part}.conll.xz")) == frames
 
 
-def test_long_sentences_are_for_testing_only(tmp_path: Path, good: str) -> None:
+def test_long_sentences_are_excluded_from_training(tmp_path: Path, good: str) -> None:
     path = write(tmp_path / "a.conll", good)
     config = read_task_config("srl", changes=["labeler.max_length=5"])
     assert len(Srl().read(path, config)) == 3
@@ -133,17 +131,17 @@ V = S("V", 1, 2)
 
 
 @pytest.mark.parametrize(
-    ("gold", "found", "right", "given", "wanted"),
+    ("gold", "predicted", "correct", "num_predicted", "num_gold"),
     [
         ([V, S("ARG0", 0, 1)], [V, S("ARG0", 0, 1)], 1, 1, 1),
-        ([V], [V], 0, 0, 0),  # the predicate alone is nothing to be proud of
+        ([V], [V], 0, 0, 0),  # the predicate does not count
         ([V, S("ARG0", 0, 1)], [V], 0, 0, 1),
         ([V], [S("V", 1, 3), S("ARG0", 0, 1)], 0, 1, 0),
         ([V, S("ARG0", 0, 1)], [V, S("ARG1", 0, 1)], 0, 1, 1),  # wrong label
         ([V, S("ARG1", 2, 5)], [V, S("ARG1", 2, 4)], 0, 1, 1),  # wrong end
-        # Two roles of a kind are two.
+        # Two roles with the same label are two arguments.
         ([V, S("A", 2, 3), S("A", 3, 4)], [V, S("A", 2, 4)], 0, 1, 2),
-        # A reference is an argument of its own; a continuation is a piece of the one before it.
+        # A reference is a separate argument; a continuation belongs to the preceding one.
         (
             [V, S("A", 0, 1), S("R-A", 2, 3)],
             [V, S("R-A", 2, 3)],
@@ -178,7 +176,7 @@ V = S("V", 1, 2)
             1,
             1,
             1,
-        ),  # nothing to go on with
+        ),  # nothing to continue
         ([V, S("C-V", 3, 4)], [V, S("C-V", 2, 4)], 0, 0, 0),
         (
             [S("A", 0, 1), V, S("A", 2, 3), S("C-A", 4, 5)],
@@ -189,18 +187,18 @@ V = S("V", 1, 2)
         ),
     ],
 )
-def test_scores_of_hand_made_frames(
-    gold: list[S], found: list[S], right: int, given: int, wanted: int
+def test_scores_follow_the_conll_2005_scorer(
+    gold: list[S], predicted: list[S], correct: int, num_predicted: int, num_gold: int
 ) -> None:
-    """By the rules of the script of CoNLL-2005, srl-eval.pl.
+    """Oracle: the rules of srl-eval.pl, applied by hand.
 
-    With a frame that has 3 of 4 found and 5 given, so that nothing is divided by zero.
+    A second example with 3 correct of 5 predicted and 4 gold arguments avoids division by zero.
     """
     four = [V, *(S("ARGM", n, n + 1) for n in range(2, 6))]
     five = [V, *four[1:4], S("ARGM", 6, 7), S("ARGM", 7, 8)]
     examples = [SrlExample(["x"] * 8, 1, gold), SrlExample(["x"] * 8, 1, four)]
-    scores = Srl().score(examples, [found, five])
-    precision, recall = (right + 3) / (given + 5), (right + 3) / (wanted + 4)
+    scores = Srl().score(examples, [predicted, five])
+    precision, recall = (correct + 3) / (num_predicted + 5), (correct + 3) / (num_gold + 4)
     expected = {"precision": precision, "recall": recall}
     expected["f1"] = 2 * precision * recall / (precision + recall)
     assert scores == pytest.approx(expected)
@@ -212,18 +210,18 @@ THEMES = ("a book", "the red car", "him")
 
 def cells(*parts: tuple[str, str]) -> list[tuple[str, str]]:
     """[("ARG1", "a book")] -> a (ARG1*, book *)."""
-    found = []
+    predicted = []
     for label, text in parts:
         words = text.split()
         for n, word in enumerate(words):
             start = f"({label}" if label and n == 0 else ""
             end = ")" if label and n == len(words) - 1 else ""
-            found.append((word, f"{start}*{end}"))
-    return found
+            predicted.append((word, f"{start}*{end}"))
+    return predicted
 
 
 def sentence(*frames: list[tuple[str, str]]) -> str:
-    """Lay frames of one sentence side by side."""
+    """The rows of a sentence with one column per frame."""
     rows = []
     for n, row in enumerate(zip(*frames, strict=True)):
         roles = [role for _, role in row]
@@ -234,7 +232,7 @@ def sentence(*frames: list[tuple[str, str]]) -> str:
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two predicates a sentence, so that a word's role depends on the one that is marked."""
+    """Two predicates per sentence, so that roles depend on which one is marked."""
     text = "#begin document (d); part 000\n"
     for a, b, theme in itertools.product(AGENTS, AGENTS[:3], THEMES):
         says = cells(("ARG0", a), ("V", "says"), ("ARG1", f"{b} took {theme}"), ("", "."))
@@ -254,14 +252,14 @@ def baseline(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     )
 
 
-def test_roles_are_learned(corpus: Path, baseline: tuple[Path, dict[str, Any]]) -> None:
+def test_learns_roles(corpus: Path, baseline: tuple[Path, dict[str, Any]]) -> None:
     folder, summary = baseline
     assert summary["scores"]["test"]["f1"] > 0.99
     assert summary["train_examples"] == 2 * 4 * 3 * 3
     assert load_task(folder, device="cpu").evaluate(corpus) == summary["scores"]["test"]
 
 
-def test_the_mark_decides_whose_roles_are_found(baseline: tuple[Path, dict[str, Any]]) -> None:
+def test_roles_are_those_of_the_marked_predicate(baseline: tuple[Path, dict[str, Any]]) -> None:
     trained = load_task(baseline[0], device="cpu")
     lines = ["Ann [says] Bob took a book .", "Ann says Bob [took] a book ."]
     examples = [trained.task.parse(line, str.split) for line in lines]
@@ -271,26 +269,24 @@ def test_the_mark_decides_whose_roles_are_found(baseline: tuple[Path, dict[str, 
     ]
 
 
-def test_roles_are_learned_with_elmo(corpus: Path, tmp_path: Path, model: Path) -> None:
+def test_learns_roles_with_elmo(corpus: Path, tmp_path: Path, model: Path) -> None:
     changes = [*SMALL, "elmo.place=both", f"elmo.model={model}", "elmo.dropout=0.0"]
     config = read_task_config("srl", changes=changes)
     folder = tmp_path / "run"
     summary = train_task("srl", folder, train=[corpus], dev=corpus, config=config, device="cpu")
     assert summary["scores"]["dev"]["f1"] > 0.95
     assert set(summary["elmo"]) == {"input", "output"}
-    # Layers that were kept are in half precision, those computed on the spot are not.
-    found = load_task(folder, device="cpu").evaluate(corpus)
-    assert found == pytest.approx(summary["scores"]["dev"], abs=0.01)
+    # Training used cached layers in half precision, evaluation computes them in full precision.
+    predicted = load_task(folder, device="cpu").evaluate(corpus)
+    assert predicted == pytest.approx(summary["scores"]["dev"], abs=0.01)
 
 
-def test_a_frame_has_the_same_loss_and_scores_alone(
-    corpus: Path, baseline: tuple[Path, dict[str, Any]]
-) -> None:
+def test_batch_equals_single_examples(corpus: Path, baseline: tuple[Path, dict[str, Any]]) -> None:
     task, _, labels, model, encode = load_task(baseline[0], device="cpu")
     examples = sorted(read_frames(corpus), key=lambda e: len(e.tokens))
-    some = [examples[-1], examples[0], examples[30]]
-    together = task.collate(some, encode, labels)
-    alone = [task.collate([example], encode, labels) for example in some]
+    batch_examples = [examples[-1], examples[0], examples[30]]
+    together = task.collate(batch_examples, encode, labels)
+    alone = [task.collate([example], encode, labels) for example in batch_examples]
     with torch.no_grad():
         losses = torch.stack([model(batch) for batch in alone])
         torch.testing.assert_close(model(together), losses.mean())
@@ -300,10 +296,10 @@ def test_a_frame_has_the_same_loss_and_scores_alone(
     assert model.predict(together) == [p for batch in alone for p in model.predict(batch)]
 
 
-def test_tags_of_an_answer_are_the_best_that_may_be(
+def test_predicted_tags_are_the_best_valid_path(
     baseline: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Oracle: all sequences of tags, one by one."""
+    """Oracle: enumeration of all tag sequences."""
     task, _, labels, model, encode = load_task(baseline[0], device="cpu")
     tags = labels["tags"]
     assert tags == ["O", "B-ARG0", "I-ARG0", "B-ARG1", "I-ARG1", "B-V", "I-V"]
@@ -322,11 +318,11 @@ def test_tags_of_an_answer_are_the_best_that_may_be(
     assert len(paths) < len(tags) ** 3
     for row, roles in zip(scores, model.predict(batch), strict=True):
         best = max(paths, key=lambda p: sum(float(row[t, tag]) for t, tag in enumerate(p)))
-        found = task.as_json(SrlExample(["Ann", "says", "so"], 1, []), roles, None)
-        assert found["tags"] == [tags[tag] for tag in best]
+        predicted = task.as_json(SrlExample(["Ann", "says", "so"], 1, []), roles, None)
+        assert predicted["tags"] == [tags[tag] for tag in best]
 
 
-def test_answers_for_programs_and_for_people() -> None:
+def test_parse_json_and_show() -> None:
     task = get_task("srl")
     example = task.parse("She [gave] him a book .", str.split)
     assert example == SrlExample(["She", "gave", "him", "a", "book", "."], 1, [])
@@ -356,12 +352,12 @@ def test_answers_for_programs_and_for_people() -> None:
         ("She [gave him] a book .", "expected one word in the brackets, found 2: gave him"),
     ],
 )
-def test_a_line_needs_one_predicate(line: str, message: str) -> None:
+def test_line_needs_one_marked_predicate(line: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         get_task("srl").parse(line, str.split)
 
 
 @pytest.mark.parametrize("change", ["labeler.num_layers=0", "labeler.dropout=1.0"])
-def test_settings_out_of_range_are_refused(change: str) -> None:
+def test_invalid_settings_are_rejected(change: str) -> None:
     with pytest.raises(InputError, match=change.split("=")[0]):
         read_task_config("srl", changes=[change])

@@ -1,4 +1,4 @@
-"""Oracle: the error reductions that the paper gives for its own scores."""
+"""Table 1. Oracle: the relative error reductions that the paper reports."""
 
 import json
 import os
@@ -30,13 +30,13 @@ def table1() -> dict:
         ("sst5", 6.8),
     ],
 )
-def test_error_reduction_is_the_papers(table1: dict, row: str, percent: float) -> None:
+def test_error_reduction_equals_the_paper(table1: dict, row: str, percent: float) -> None:
     _, before, after = table1["PAPER"][row]
-    found = table1["Row"](row, [before], [after]).error_reduction
-    assert found == pytest.approx(percent, abs=0.1)
+    actual = table1["Row"](row, [before], [after]).error_reduction
+    assert actual == pytest.approx(percent, abs=0.1)
 
 
-def test_runs_become_rows(table1: dict, tmp_path: Path) -> None:
+def test_runs_are_grouped_into_rows(table1: dict, tmp_path: Path) -> None:
     for name, test, dev in (
         ("conll2003-baseline-0", 0.90, 0.95),
         ("conll2003-baseline-1", 0.91, 0.95),
@@ -57,10 +57,10 @@ def test_runs_become_rows(table1: dict, tmp_path: Path) -> None:
     assert last.startswith(f"| conll2003 | 2, 1 (1 cut short) | {ours} | {paper} |")
 
 
-def test_the_picture_has_a_panel_a_row_and_a_line_a_run(
+def test_plot_has_one_panel_per_row_and_one_line_per_run(
     table1: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Oracle: the numbers in the files. A run that is not complete has no line yet."""
+    """Oracle: the numbers in the files. An incomplete run has no line."""
     rows = ["coref", "snli", "srl", "squad", "sst5"]
     tasks = ["coref", "entailment", "srl", "qa", "sentiment"]
     for row, task in zip(rows, tasks, strict=True):
@@ -92,7 +92,7 @@ def test_the_picture_has_a_panel_a_row_and_a_line_a_run(
         table1["plot"](tmp_path / "sst5-elmo-0", tmp_path / "none.png")
 
 
-def test_a_dev_set_is_split_without_its_unlabeled_pairs(
+def test_dev_set_is_split_without_unlabeled_pairs(
     tmp_path: Path,
 ) -> None:
     split_dev = runpy.run_path(str(SCRIPT.with_name("snli_protocol.py")))["split_dev"]
@@ -110,10 +110,10 @@ def run_table1(monkeypatch: pytest.MonkeyPatch) -> dict:
     return runpy.run_path(str(SCRIPT.with_name("run_table1.py")))
 
 
-def test_the_first_seed_makes_a_whole_table(run_table1: dict) -> None:
+def test_first_seed_completes_the_table(run_table1: dict) -> None:
     names = [run.name for run in run_table1["plan"](["wnut17", "squad"], 2)]
     assert names[:4] == ["squad-elmo-0", "squad-baseline-0", "wnut17-elmo-0", "wnut17-baseline-0"]
-    assert names[4:] == ["wnut17-elmo-1", "wnut17-baseline-1"]  # one seed of a large set
+    assert names[4:] == ["wnut17-elmo-1", "wnut17-baseline-1"]  # only one seed of a large data set
     minutes = [row.minutes for row in run_table1["ROWS"].values()]
     assert minutes == sorted(minutes, reverse=True)
     assert run_table1["ROWS"].keys() >= PAPER_ROWS
@@ -122,7 +122,7 @@ def test_the_first_seed_makes_a_whole_table(run_table1: dict) -> None:
 PAPER_ROWS = {"squad", "snli", "srl", "coref", "conll2003", "sst5"}
 
 
-def test_all_runs_are_run_once(
+def test_complete_runs_are_not_repeated(
     run_table1: dict, conll: Path, model: Path, tmp_path: Path, capfd: pytest.CaptureFixture
 ) -> None:
     row = run_table1["ROWS"]["wnut17"]
@@ -141,11 +141,11 @@ def test_all_runs_are_run_once(
     ]
     assert "1 epochs in" in out
     assert "| wnut17 | 1, 1 |" in (tmp_path / "runs" / "table1.md").read_text()
-    run_table1["run_all"](args, dict(os.environ))  # there is nothing left to do
+    run_table1["run_all"](args, dict(os.environ))  # nothing left to do
     assert not capfd.readouterr().out
 
 
-def test_a_run_that_fails_is_tried_twice(
+def test_failed_run_is_retried_once(
     run_table1: dict,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""Tokens as in a treebank: cases by hand, and one text in two forms."""
+"""Treebank tokens. Oracle: raw and tokenized forms of the same sentences."""
 
 import pytest
 
@@ -9,7 +9,7 @@ MOSES = get_tokenizer("moses")
 
 
 @pytest.mark.parametrize(
-    ("written", "tokenized"),
+    ("raw", "tokenized"),
     [
         ("He doesn't sing.", "He does n't sing ."),
         ("It's Ann's; they're sure we'll go.", "It 's Ann 's ; they 're sure we 'll go ."),
@@ -20,15 +20,13 @@ MOSES = get_tokenizer("moses")
         ("", ""),
     ],
 )
-def test_text_as_it_is_written_and_as_a_treebank_has_it_are_the_same(
-    written: str, tokenized: str
-) -> None:
+def test_raw_and_tokenized_text_give_the_same_tokens(raw: str, tokenized: str) -> None:
     expected = [unescape(token) for token in tokenized.split()]
-    assert treebank_tokens(written, MOSES) == expected
+    assert treebank_tokens(raw, MOSES) == expected
     assert treebank_tokens(tokenized, MOSES) == expected
 
 
-def test_tokens_between_spaces_stay() -> None:
+def test_whitespace_tokens_are_kept() -> None:
     text = "He does n't say `` 's '' -- it 's co-written ..."
     assert treebank_tokens(text, str.split) == text.replace("``", '"').replace("''", '"').split()
 

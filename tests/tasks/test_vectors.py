@@ -1,4 +1,4 @@
-"""Oracle: the vectors that were written, in every format."""
+"""Word vectors. Oracle: the vectors that were written, in every format."""
 
 import gzip
 from pathlib import Path
@@ -35,16 +35,16 @@ def files(tmp_path: Path) -> dict[str, Path]:
     return {path.name: path for path in tmp_path.iterdir()}
 
 
-def test_every_format_gives_the_same(files: dict[str, Path]) -> None:
+def test_all_formats_give_the_same_vectors(files: dict[str, Path]) -> None:
     assert len(files) == 6
     for path in files.values():
-        found = read_word_vectors(path)
-        assert found.words == WORDS, path
-        np.testing.assert_array_equal(found.vectors, VECTORS, err_msg=str(path))
-        assert found.vectors.dtype == np.float32
+        actual = read_word_vectors(path)
+        assert actual.words == WORDS, path
+        np.testing.assert_array_equal(actual.vectors, VECTORS, err_msg=str(path))
+        assert actual.vectors.dtype == np.float32
 
 
-def test_the_first_words_are_read(files: dict[str, Path]) -> None:
+def test_max_words_keeps_the_first_words(files: dict[str, Path]) -> None:
     for path in files.values():
         assert read_word_vectors(path, max_words=2).words == WORDS[:2], path
 
@@ -61,7 +61,9 @@ def test_the_first_words_are_read(files: dict[str, Path]) -> None:
         ("g.npz", b"no archive", "expected the arrays `words` and `vec`"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_damaged_files_are_rejected(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message):
         read_word_vectors(tmp_path / name)

@@ -1,4 +1,4 @@
-"""Oracles: a dictionary; Eq. (1) in numpy."""
+"""Word representations. Oracles: lookups by hand; Eq. (1) in numpy."""
 
 from pathlib import Path
 
@@ -16,34 +16,34 @@ KNOWN = WordVectors(["the", "bank", "Paris"], np.arange(6, dtype=np.float32).res
 SENTENCES = [["The", "bank", "fails"], ["the"], []]
 
 
-def test_words_are_found_as_written_then_in_lower_case() -> None:
+def test_lookup_falls_back_to_lower_case() -> None:
     text = [["fails", "fails", "once", "Paris", "THE"]]
     index = WordIndex.of_training(text, KNOWN.words, min_count=2, train=False)
-    assert (index.new, index.known) == (["fails"], KNOWN.words)  # "THE" has a vector, that of "the"
+    assert (index.new, index.known) == (["fails"], KNOWN.words)  # "THE" uses the vector of "the"
     assert index.row("paris") == index.row("never") == UNKNOWN
     assert index.row("The") == index.row("the") != index.row("bank")
 
 
-def test_rare_numbers_that_look_alike_share_a_row() -> None:
+def test_rare_numbers_of_the_same_shape_share_a_row() -> None:
     text = [["7:45", "8:15", "1996", "1996", "x9", "once"]]
     index = WordIndex.of_training(text, [*KNOWN.words, "00"], min_count=2, train=False)
-    assert index.new == ["1996", "0:00"]  # "x0" and "once" occur but once
+    assert index.new == ["1996", "0:00"]  # "x0" and "once" occur only once
     assert index.row("1:23") == index.row("7:45") == index.row("0:00") != UNKNOWN
     assert index.row("1996") not in (UNKNOWN, index.row("1:23"))
     assert index.row("42") == index.row("00") != UNKNOWN  # which has a vector
     assert index.row("1847") == index.row("x9") == index.row("once") == UNKNOWN
 
 
-def test_a_frequent_number_has_a_row_of_its_own() -> None:
+def test_frequent_numbers_have_their_own_row() -> None:
     text = [["42", "42", "7PM", "8PM"]]
     index = WordIndex.of_training(text, ["00", "0pm"], min_count=2, train=True)
-    assert index.new == ["42", "0pm"]  # the latter to go on learning, and "00" not
+    assert index.new == ["42", "0pm"]  # "0pm" is fine-tuned, "00" is not
     assert index.row("42") != index.row("43") == index.row("00")
     assert index.row("9pm") == index.row("9PM") == index.row("0pm")
 
 
 @pytest.mark.parametrize("train", [False, True])
-def test_given_vectors_learn_only_if_asked_and_seen(train: bool) -> None:
+def test_pretrained_vectors_are_trained_only_if_enabled_and_seen(train: bool) -> None:
     index = WordIndex.of_training(
         [["fails", "fails", "Paris", "THE"]], KNOWN.words, min_count=2, train=train
     )
@@ -51,16 +51,16 @@ def test_given_vectors_learn_only_if_asked_and_seen(train: bool) -> None:
     learned = set()
     for word, vector in {"The": [0, 1], "bank": [2, 3], "Paris": [4, 5]}.items():
         words.zero_grad()
-        found = words.table(torch.tensor([[index.row(word)]]))
-        assert found[0, 0].tolist() == vector
-        found.sum().backward()
+        actual = words.table(torch.tensor([[index.row(word)]]))
+        assert actual[0, 0].tolist() == vector
+        actual.sum().backward()
         if words.table.new.grad.any():
             learned.add(word)
     assert learned == ({"The", "Paris"} if train else set())
     assert "known" not in words.table.state_dict()
 
 
-def test_a_table_without_given_vectors() -> None:
+def test_table_without_frozen_vectors() -> None:
     table = WordTable(torch.randn(4, 5), torch.zeros(0, 5))
     assert table(torch.tensor([[0, 3]])).shape == (1, 2, 5)
 
@@ -85,20 +85,20 @@ def build(embedder: Embedder | None, **elmo: object) -> tuple[Words, WordEncoder
     ("place", "widths"),
     [("none", (6, 0)), ("input", (38, 0)), ("output", (6, 32)), ("both", (38, 32))],
 )
-def test_where_elmo_enters(model: Path, place, widths: tuple[int, int]) -> None:
+def test_elmo_at_input_and_output(model: Path, place, widths: tuple[int, int]) -> None:
     words, encode = build(load(model, device="cpu") if place != "none" else None, place=place)
     at_input, at_output = words(encode(SENTENCES))
     assert (words.in_dim, words.out_dim) == widths
     assert at_input.shape == (3, 3, widths[0])
     assert at_output.shape == (3, 3, widths[1])
-    # Nothing where there is no word.
+    # Padding is zero.
     assert not at_input[1, 1:].any()
     assert not at_input[2].any()
     assert not at_output[1:, 1:].any()
 
 
 @pytest.mark.parametrize("layers", ["learned", "average", "top"])
-def test_elmo_is_equation_1(model: Path, layers) -> None:
+def test_elmo_matches_equation_1(model: Path, layers) -> None:
     elmo = load(model, device="cpu")
     words, encode = build(elmo, place="input", layers=layers)
     mix = words.mixes["input"]
@@ -119,7 +119,7 @@ def test_elmo_is_equation_1(model: Path, layers) -> None:
     assert penalty == pytest.approx(0.001 * (w**2).sum() if layers == "learned" else 0)
 
 
-def test_the_batch_does_not_matter() -> None:
+def test_encoding_does_not_depend_on_the_batch() -> None:
     words, encode = build(None, place="none")
     together, _ = words(encode(SENTENCES))
     for i, sentence in enumerate(SENTENCES):
@@ -127,12 +127,10 @@ def test_the_batch_does_not_matter() -> None:
         torch.testing.assert_close(together[i, : max(1, len(sentence))], alone[0])
 
 
-@pytest.mark.parametrize("kept", [0, 2, 100])
-def test_what_is_remembered_of_sentences_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch, kept: int
-) -> None:
-    """Oracle: an encoder that has seen no sentence yet."""
-    monkeypatch.setattr("elmore.tasks.words._MAX_CACHED", kept)
+@pytest.mark.parametrize("max_cached", [0, 2, 100])
+def test_cache_changes_nothing(monkeypatch: pytest.MonkeyPatch, max_cached: int) -> None:
+    """Oracle: an encoder with an empty cache."""
+    monkeypatch.setattr("elmore.tasks.words._MAX_CACHED", max_cached)
     _, encode = build(None, place="none")
     a, b, c = [["the", "Cat"], ["new"], []], [["new"], ["the", "dog"], ["new"]], [["Cat"] * 5]
     for sentences in (a, b, a, c, b):
@@ -141,6 +139,6 @@ def test_what_is_remembered_of_sentences_changes_nothing(
         for name in ("ids", "mask", "lengths", "characters"):
             assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
         distinct = len({tuple(words) for words in sentences})
-        assert len(encode._sentences) <= max(kept, distinct)
-        if not kept:  # then spellings are those of one batch
+        assert len(encode._sentences) <= max(max_cached, distinct)
+        if not max_cached:  # the cache holds the spellings of one batch
             assert len(encode._spellings) == 1 + len({w for words in sentences for w in words})

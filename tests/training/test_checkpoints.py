@@ -1,4 +1,4 @@
-"""Oracle: the tensors that were written."""
+"""Checkpoints. Oracle: the tensors that were written."""
 
 from pathlib import Path
 
@@ -19,15 +19,15 @@ from elmore.training.checkpoints import (
 TENSORS = {"a.x": torch.randn(3, 4), "a.y": torch.arange(5), "b": torch.tensor(2.5)}
 
 
-def test_a_checkpoint_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_round_trip(tmp_path: Path) -> None:
     path = write_checkpoint(tmp_path, 7, Checkpoint(TENSORS, {"step": 7}))
-    found = read_checkpoint(path)
-    assert found.facts == {"step": 7}
-    assert all(torch.equal(found.tensors[name], TENSORS[name]) for name in TENSORS)
-    assert set(found.part("a")) == {"x", "y"}
+    read = read_checkpoint(path)
+    assert read.facts == {"step": 7}
+    assert all(torch.equal(read.tensors[name], TENSORS[name]) for name in TENSORS)
+    assert set(read.part("a")) == {"x", "y"}
 
 
-def test_only_the_last_ones_are_kept(tmp_path: Path) -> None:
+def test_only_the_two_newest_are_kept(tmp_path: Path) -> None:
     for step in (1, 20, 3000):
         write_checkpoint(tmp_path, step, Checkpoint(TENSORS, {}))
     assert [path.name for path in checkpoint_files(tmp_path)] == [
@@ -35,7 +35,7 @@ def test_only_the_last_ones_are_kept(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_one_changed_bit_is_noticed(tmp_path: Path) -> None:
+def test_flipped_bit_is_detected(tmp_path: Path) -> None:
     path = write_checkpoint(tmp_path, 1, Checkpoint(TENSORS, {}))
     raw = bytearray(path.read_bytes())
     raw[-3] ^= 1
@@ -44,16 +44,16 @@ def test_one_changed_bit_is_noticed(tmp_path: Path) -> None:
         read_checkpoint(path)
 
 
-@pytest.mark.parametrize("keep", [0, 5, -1])
-def test_a_truncated_checkpoint_is_noticed(tmp_path: Path, keep: int) -> None:
+@pytest.mark.parametrize("size", [0, 5, -1])
+def test_truncation_is_detected(tmp_path: Path, size: int) -> None:
     path = write_checkpoint(tmp_path, 1, Checkpoint(TENSORS, {}))
-    path.write_bytes(path.read_bytes()[:keep])
+    path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(DamagedCheckpointError, match="is not a complete checkpoint"):
         read_checkpoint(path)
 
 
 @pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.Adagrad])
-def test_an_optimizer_goes_on_as_if_nothing_had_happened(kind) -> None:
+def test_restored_optimizer_continues_identically(kind) -> None:
     def steps(model: nn.Linear, optimizer: torch.optim.Optimizer, count: int) -> None:
         for i in range(count):
             optimizer.zero_grad()
@@ -64,10 +64,10 @@ def test_an_optimizer_goes_on_as_if_nothing_had_happened(kind) -> None:
     model = nn.Linear(3, 2)
     optimizer = kind(model.parameters(), lr=0.1)
     steps(model, optimizer, 3)
-    twin = nn.Linear(3, 2)
-    twin.load_state_dict(model.state_dict())
-    resumed = kind(twin.parameters(), lr=0.1)
+    restored = nn.Linear(3, 2)
+    restored.load_state_dict(model.state_dict())
+    resumed = kind(restored.parameters(), lr=0.1)
     restore_optimizer(resumed, {k: v.clone() for k, v in optimizer_tensors(optimizer).items()})
     steps(model, optimizer, 3)
-    steps(twin, resumed, 3)
-    assert torch.equal(model.weight, twin.weight)
+    steps(restored, resumed, 3)
+    assert torch.equal(model.weight, restored.weight)

@@ -1,4 +1,4 @@
-"""Oracles: tomllib, and the settings that were written."""
+"""Settings. Oracles: tomllib, and the settings that were written."""
 
 import tomllib
 from dataclasses import replace
@@ -12,7 +12,7 @@ from elmore.pretrain.config import PretrainConfig, read_config
 from elmore.training.settings import write_settings
 
 
-def test_settings_go_round(tmp_path: Path) -> None:
+def test_round_trip(tmp_path: Path) -> None:
     config = read_config(
         size="tiny",
         changes=[
@@ -29,7 +29,7 @@ def test_settings_go_round(tmp_path: Path) -> None:
     assert config.training.betas == (0.5, 0.6)
 
 
-def test_changes_come_on_top_of_a_recipe(tmp_path: Path) -> None:
+def test_changes_override_a_recipe(tmp_path: Path) -> None:
     recipe = tmp_path / "r.toml"
     recipe.write_text("[training]\nlr = 0.5\nstreams = 3\n[bilm]\ndim = 7\n")
     config = read_config(recipe, changes=["training.lr=0.25"])
@@ -63,17 +63,17 @@ def test_changes_come_on_top_of_a_recipe(tmp_path: Path) -> None:
         ("training.optimizer=sgd", "expected 'adamw' or 'adagrad'"),
     ],
 )
-def test_wrong_settings_are_named(change: str, message: str) -> None:
+def test_invalid_settings_are_named(change: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_config(changes=[change])
 
 
-def test_a_change_of_one_size_leaves_the_others_medium() -> None:
+def test_changing_one_size_keeps_the_others() -> None:
     config = read_config(changes=["bilm.dropout=0.0"])
     assert config.bilm == replace(BiLMConfig.medium(), dropout=0.0)
 
 
-def test_a_recipe_that_is_not_toml_is_named(tmp_path: Path) -> None:
+def test_invalid_toml_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "r.toml").write_text("lr: 3")
     with pytest.raises(InputError, match=r"r.toml is not TOML"):
         read_config(tmp_path / "r.toml")

@@ -1,4 +1,4 @@
-"""`elmore evaluate`: the score of a trained task on more examples."""
+"""`elmore evaluate`: score a trained task on labeled examples."""
 
 import json
 from pathlib import Path
@@ -17,14 +17,14 @@ def evaluate(
     device: str = "auto",
     json_output: Json = False,
 ) -> None:
-    """Score a trained task on examples that come with the right answers.
+    """Score a trained task on labeled examples.
 
     Example: `elmore evaluate runs/ner c.conll`
 
     Args:
         run: Folder written by `elmore train`.
-        file: Examples, in the task's standard format.
-        init_bilm: Where the biLM is, if it has moved since the training.
+        file: Labeled examples, in the task's standard format.
+        init_bilm: Path of the biLM, if it has moved since training.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
     """
     from elmore.cli.train import show_scores

@@ -1,4 +1,4 @@
-"""`elmore predict`: the answers of a trained task."""
+"""`elmore predict`: predictions of a trained task."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from elmore.cli.options import Json
 
-_AT_ONCE = 256
+_BATCH = 256
 
 
 def predict(
@@ -24,17 +24,17 @@ def predict(
     device: str = "auto",
     json_output: Json = False,
 ) -> None:
-    """Answer what is typed, line by line: for people on a terminal, as JSON lines in a pipe.
+    """Predict line by line: formatted on a terminal, as JSON lines in a pipe.
 
     Example: `elmore predict runs/ner < sentences.txt`
 
     Args:
         run: Folder written by `elmore train`.
-        file: Text, one example a line; - is the standard input.
-        tokenizer: How text becomes tokens: as in the training if not given; whitespace for text
-            that is tokenized already. Answers of qa are places in a text, so it has its own way.
-        language: ISO 639-1 code, for the rules of the tokenizer.
-        init_bilm: Where the biLM is, if it has moved since the training.
+        file: Text file with one example per line; - is standard input.
+        tokenizer: Tokenizer of the text; by default, the one used in training. Use whitespace for
+            tokenized text. Not available for qa, which needs character offsets.
+        language: ISO 639-1 code of the language, for the tokenizer.
+        init_bilm: Path of the biLM, if it has moved since training.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
     """
     from rich.console import Console
@@ -45,14 +45,11 @@ def predict(
     from elmore.text.tokenize import get_tokenizer
 
     trained = load_task(run, device=device, bilm=init_bilm)
-    usual = trained.task.tokenizer(trained.config)
-    if tokenizer and usual is None:
-        raise InputError(
-            f"{trained.task.name} has tokens of its own, which know their places in the text; "
-            "leave out --tokenizer"
-        )
-    split = get_tokenizer(tokenizer or usual or "moses", language)
-    # Somebody who types wants each answer at once.
+    default = trained.task.tokenizer(trained.config)
+    if tokenizer and default is None:
+        raise InputError(f"{trained.task.name} has its own tokenizer: leave out --tokenizer")
+    tokenize = get_tokenizer(tokenizer or default or "moses", language)
+    # A user who types gets each prediction at once.
     interactive = str(file) == "-" and sys.stdin.isatty()
     console = Console(highlight=False, soft_wrap=True)
 
@@ -61,17 +58,17 @@ def predict(
             if not line.strip():
                 continue
             try:
-                yield trained.task.parse(line, split)
+                yield trained.task.parse(line, tokenize)
             except InputError as error:
                 if not interactive:
                     raise InputError(f"{file}, line {number}: {error}") from error
-                print(f"elmore: {error}", file=sys.stderr)  # and wait for a better line
+                print(f"elmore: {error}", file=sys.stderr)  # and wait for the next line
 
-    stream = examples()
-    while some := list(islice(stream, 1 if interactive else _AT_ONCE)):
-        for example, prediction in zip(some, trained.predict(some), strict=True):
+    remaining = examples()
+    while batch := list(islice(remaining, 1 if interactive else _BATCH)):
+        for example, prediction in zip(batch, trained.predict(batch), strict=True):
             if json_output or not sys.stdout.isatty():
-                found = trained.task.as_json(example, prediction, trained.config)
-                print(json.dumps(found, ensure_ascii=False), flush=interactive)
+                result = trained.task.as_json(example, prediction, trained.config)
+                print(json.dumps(result, ensure_ascii=False), flush=interactive)
             else:
                 console.print(trained.task.show(example, prediction))

@@ -1,10 +1,69 @@
-"""`elmore pretrain`: text files to a biLM."""
+"""`elmore pretrain`: train a biLM on text files."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from cyclopts import Parameter
+
 from elmore.cli.options import Changes, Json, Output, Overwrite, ReplaceInvalid, Resume
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Options that `pretrain` and `finetune` share."""
+
+    changes: Changes = ()
+    """Change a setting, as in training.lr=1e-3; may be given several times."""
+
+    replace_invalid: ReplaceInvalid = False
+
+    heldout: Path | None = None
+    """Text to measure perplexity on; by default, some sentences of the files are held out."""
+
+    max_minutes: float | None = None
+    """Stop after this many minutes; the learning-rate schedule is fitted to it."""
+
+    device: str = "auto"
+    """Where to compute: auto, cpu, cuda or cuda:NUMBER."""
+
+    cache: Path | None = None
+    """Folder for encoded text; ~/.cache/elmore by default."""
+
+    workers: int | None = None
+    """Number of processes that tokenize; all cores by default."""
+
+    resume: Resume = False
+
+    overwrite: Overwrite = False
+
+    json_output: Json = False
+
+    @property
+    def all_changes(self) -> tuple[str, ...]:
+        """Changes of settings, including those that have their own option."""
+        return (*self.changes, *(("text.replace_invalid=true",) if self.replace_invalid else ()))
+
+    def keywords(self) -> dict[str, Any]:
+        """Return the keyword arguments of the functions that do the work."""
+        from elmore.cli.progress import with_progress
+
+        return {
+            "heldout": self.heldout,
+            "resume": self.resume,
+            "overwrite": self.overwrite,
+            "max_minutes": self.max_minutes,
+            "device": self.device,
+            "cache": self.cache,
+            "workers": self.workers,
+            "report": (lambda _: None) if self.json_output else show_record,
+            "watch": lambda parts: with_progress(parts, "thousand lines encoded"),
+        }
+
+
+DEFAULT_OPTIONS = RunOptions()
 
 
 def pretrain(
@@ -12,16 +71,7 @@ def pretrain(
     output: Output,
     size: Literal["tiny", "small", "medium", "original"] | None = None,
     recipe: Path | None = None,
-    changes: Changes = (),
-    replace_invalid: ReplaceInvalid = False,
-    heldout: Path | None = None,
-    max_minutes: float | None = None,
-    device: str = "auto",
-    cache: Path | None = None,
-    workers: int | None = None,
-    resume: Resume = False,
-    overwrite: Overwrite = False,
-    json_output: Json = False,
+    options: RunOptions = DEFAULT_OPTIONS,
 ) -> None:
     """Train a biLM on your own text.
 
@@ -31,47 +81,25 @@ def pretrain(
         elmore pretrain news.txt.xz -o runs/news --set training.epochs=3 --max-minutes 30
 
     Args:
-        files: Text: .txt, .gz, .xz, .bz2, .zst; raw, or tokenized with --set
+        files: Text files: .txt, .gz, .xz, .bz2, .zst; raw text, or tokenized text with --set
             text.tokenizer=whitespace.
         output: Folder for the model and the run.
-        size: Size of the model; medium if neither this nor a recipe says otherwise.
-        recipe: TOML file with the settings of a run; a run's own config.toml repeats it.
-        changes: A setting on top of that, as in training.lr=1e-3; may be given many times.
-        heldout: Text to measure perplexity on; some sentences of the files if not given.
-        max_minutes: End the training after so long, with its schedule finished.
-        device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
-        cache: Folder for encoded text; ~/.cache/elmore if not given.
-        workers: Processes that tokenize; all cores if not given.
+        size: Size of the model; medium by default, unless a recipe sets it.
+        recipe: TOML file with settings; the config.toml of a run repeats that run.
     """
-    from elmore.cli.progress import with_progress
     from elmore.errors import InputError
     from elmore.pretrain.config import read_config
     from elmore.pretrain.run import pretrain as run
 
     if not files:
         raise InputError("expected text files: elmore pretrain corpus/*.txt -o runs/mine")
-    if replace_invalid:
-        changes = (*changes, "text.replace_invalid=true")
-    config = read_config(recipe, size=size, changes=changes)
-    summary = run(
-        expand(files),
-        output,
-        config,
-        heldout=heldout,
-        resume=resume,
-        overwrite=overwrite,
-        max_minutes=max_minutes,
-        device=device,
-        cache=cache,
-        workers=workers,
-        report=(lambda _: None) if json_output else show_record,
-        watch=lambda pieces: with_progress(pieces, "thousand lines encoded"),
-    )
-    if json_output:
+    config = read_config(recipe, size=size, changes=options.all_changes)
+    summary = run(expand(files), output, config, **options.keywords())
+    if options.json_output:
         print(json.dumps(summary))
     elif summary:
-        found = summary["heldout"]
-        quality = f"held-out perplexity {found['average']:.2f}, " if found else ""
+        heldout = summary["heldout"]
+        quality = f"held-out perplexity {heldout['average']:.2f}, " if heldout else ""
         print(
             f"{quality}{summary['tokens']:,} tokens in {summary['seconds']:.0f} s "
             f"({summary['tokens_per_second']:,.0f} tokens/s) -> {output}"
@@ -79,27 +107,27 @@ def pretrain(
 
 
 def expand(files: tuple[Path, ...]) -> list[Path]:
-    """Resolve patterns that the shell has left alone, as shells on Windows do."""
+    """Expand wildcards that the shell has not expanded, as on Windows."""
     from glob import glob
 
     from elmore.errors import InputError
 
-    found: list[Path] = []
+    paths: list[Path] = []
     for file in files:
-        # Not Path.glob, which refuses absolute patterns.
+        # Not Path.glob, which rejects absolute patterns.
         pattern = glob(str(file), recursive=True)  # noqa: PTH207
         matches = [file] if file.exists() else sorted(map(Path, pattern))
         if not matches:
             raise InputError(f"{file}: no such file")
-        found += matches
-    for path in found:
+        paths += matches
+    for path in paths:
         if path.is_dir():
             raise InputError(f"{path} is a folder; name its files, as in {path}/*.txt")
-    return found
+    return paths
 
 
 def show_record(record: dict[str, Any]) -> None:
-    """Print a line of metrics for a person."""
+    """Print one line of metrics, or a message."""
     if "note" in record:
         print(record["note"], flush=True)
     elif "loss" in record:
@@ -111,10 +139,10 @@ def show_record(record: dict[str, Any]) -> None:
             flush=True,
         )
     elif record.get("heldout"):
-        found = record["heldout"]
+        heldout = record["heldout"]
         print(
-            f"    held-out perplexity {found['average']:.2f} (forward {found['forward']:.2f}, "
-            f"backward {found['backward']:.2f})",
+            f"    held-out perplexity {heldout['average']:.2f} (forward {heldout['forward']:.2f}, "
+            f"backward {heldout['backward']:.2f})",
             flush=True,
         )
 

@@ -1,4 +1,4 @@
-"""`elmore train`: a task of the paper, with and without ELMo."""
+"""`elmore train`: train a task of the paper, with or without ELMo."""
 
 import json
 from itertools import islice
@@ -39,7 +39,7 @@ def train(
     overwrite: Overwrite = False,
     json_output: Json = False,
 ) -> None:
-    """Train a task on your data, with ELMo or without.
+    """Train a task on your data, with or without ELMo.
 
     Examples:
         elmore train ner --train a.conll --dev b.conll -o runs/ner --vectors glove.6B.100d.txt
@@ -47,22 +47,22 @@ def train(
         elmore train ner --train a.conll --dev b.conll -o runs/baseline --no-elmo
 
     Args:
-        task: What to learn.
-        train: Files of training examples, in the task's standard format.
-        dev: File of examples that decide when to stop and which weights to keep.
-        test: File of examples to score once, at the end.
+        task: The task to train.
+        train: Training files, in the task's standard format.
+        dev: Dev set, for early stopping and to select the best weights.
+        test: Test set, scored once after training.
         output: Folder for the trained task.
-        no_elmo: Leave ELMo out: the baseline.
-        elmo: Where ELMo enters: at the input of the task's RNN, at its output, or at both.
-        layers: The mix of the biLM's layers.
-        lambda_: Pulls the learned mix to an average.
+        no_elmo: Train the baseline, without ELMo.
+        elmo: Where ELMo enters: at the input of the task's RNN, at its output, or both.
+        layers: How the layers of the biLM are mixed.
+        lambda_: Strength of the regularization that pulls a learned mix toward the average.
         init_bilm: The biLM: a folder, HDF5 weights, or en, which ships with elmore.
-        finetune_bilm: Let the biLM go on learning on the training text first.
+        finetune_bilm: Fine-tune the biLM on the training text first.
         vectors: Word vectors: GloVe or word2vec, text or .bin, or .npz.
-        seed: Decides the first weights, the order of the examples and dropout.
-        max_minutes: End the training after so long, with the best weights until then.
-        recipe: TOML file with the settings of a run; a run's own config.toml repeats it.
-        changes: A setting on top of that, as in training.lr=1e-3; may be given many times.
+        seed: Seed of the initial weights, the order of the examples and dropout.
+        max_minutes: Stop after this many minutes and keep the best weights so far.
+        recipe: TOML file with settings; the config.toml of a run repeats that run.
+        changes: Change a setting, as in training.lr=1e-3; may be given several times.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
     """
     from elmore.cli.progress import with_progress
@@ -70,8 +70,8 @@ def train(
     from elmore.tasks import read_task_config, train_task
 
     if no_elmo and (elmo or layers or init_bilm or finetune_bilm or lambda_ is not None):
-        raise InputError("--no-elmo leaves ELMo out: leave out its other options, too")
-    switches = {
+        raise InputError("--no-elmo cannot be combined with other options of ELMo")
+    options = {
         "elmo.place": "none" if no_elmo else elmo,
         "elmo.layers": layers,
         "elmo.penalty": lambda_,
@@ -80,10 +80,10 @@ def train(
         "words.vectors": vectors,
         "training.seed": seed,
     }
-    typed = [f"{name}={json.dumps(_plain(v))}" for name, v in switches.items() if v is not None]
-    config = read_task_config(task, recipe, [*typed, *changes])
+    given = [f"{name}={json.dumps(_plain(v))}" for name, v in options.items() if v is not None]
+    config = read_task_config(task, recipe, [*given, *changes])
     if no_elmo and config.elmo.place != "none":
-        raise InputError(f"--no-elmo and elmo.place={config.elmo.place}: leave one of them out")
+        raise InputError(f"--no-elmo contradicts elmo.place={config.elmo.place}")
     summary = train_task(
         task,
         output,
@@ -96,15 +96,15 @@ def train(
         overwrite=overwrite,
         device=device,
         report=(lambda _: None) if json_output else show_epoch,
-        watch=lambda stream: with_progress(stream, "sentences through the biLM"),
+        watch=lambda sentences: with_progress(sentences, "sentences embedded"),
     )
     if json_output:
         print(json.dumps(summary))
         return
     for part, scores in summary["scores"].items():
         print(f"{part:5} {show_scores(scores)}")
-    cut = ", cut short by --max-minutes" if summary["cut_short"] else ""
-    print(f"{summary['epochs']} epochs in {summary['seconds']:.0f} s{cut} -> {output}")
+    limit = ", stopped by --max-minutes" if summary["cut_short"] else ""
+    print(f"{summary['epochs']} epochs in {summary['seconds']:.0f} s{limit} -> {output}")
 
 
 def _plain(value: object) -> object:
@@ -112,11 +112,11 @@ def _plain(value: object) -> object:
 
 
 def show_epoch(record: dict[str, Any]) -> None:
-    """Print what an epoch has brought."""
+    """Print the metrics of an epoch, or a message."""
     if "note" in record:
         print(record["note"], flush=True)
         return
-    first = dict(islice(record["dev"].items(), 4))  # the score that counts, and what makes it up
+    first = dict(islice(record["dev"].items(), 4))  # the main scores come first
     print(
         f"epoch {record['epoch']:3}  loss {record['loss']:8.4f}  dev {show_scores(first)}"
         f"  {record['seconds']:.1f} s",
@@ -125,5 +125,5 @@ def show_epoch(record: dict[str, Any]) -> None:
 
 
 def show_scores(scores: dict[str, float]) -> str:
-    """Return scores as percentages."""
+    """Format scores as percentages."""
     return "  ".join(f"{name} {100 * score:.2f}" for name, score in scores.items())
