@@ -1,8 +1,8 @@
-"""Section 5.3 of the paper: what each layer knows of senses (Table 5) and tags (Table 6).
+"""Section 5.3 of the paper: WSD (Table 5) and POS tagging (Table 6) with each layer of the biLM.
 
 Run as: python experiments/intrinsic.py MODEL --wsd DIR --pos DIR [--precision bf16] [--json]
 
-Files are plain or end in .xz, the evaluation sets a folder or a .tar.xz:
+Files may be compressed (.xz). The evaluation sets are a folder or a .tar.xz:
 
     wsd/  semcor.data.xml  semcor.gold.key.txt  index.sense
           Evaluation_Datasets/senseval2/senseval2.data.xml, senseval2.gold.key.txt, ...
@@ -39,31 +39,31 @@ FIRST_SENSE = "first sense"
 SUFFIXES = ("", ".xz")
 
 Table = dict[str, dict[str, float]]
-"""Row (the baseline, then the layers) and column to a score in percent."""
+"""Scores in percent, by row (the baseline, then the layers) and column."""
 
 
 def find(folder: Path, pattern: str) -> Path:
-    """Return the one file of a name, plain or compressed."""
-    found = sorted(path for suffix in SUFFIXES for path in folder.glob(pattern + suffix))
-    if len(found) != 1:
-        raise InputError(f"{folder} has {len(found)} files {pattern} or {pattern}.xz; expected one")
-    return found[0]
+    """Return the only file that matches a pattern, compressed or not."""
+    paths = sorted(path for suffix in SUFFIXES for path in folder.glob(pattern + suffix))
+    if len(paths) != 1:
+        raise InputError(f"{folder} has {len(paths)} files {pattern} or {pattern}.xz; expected one")
+    return paths[0]
 
 
 @contextmanager
 def unpacked(folder: Path, name: str) -> Iterator[Path]:
-    """Yield a folder that may be there as an archive."""
+    """Yield a folder, unpacked to a temporary one if it is an archive."""
     if (folder / name).is_dir():
         yield folder / name
         return
     with tempfile.TemporaryDirectory(prefix="elmore-") as temporary:
-        # "data" refuses members that would land outside the folder.
+        # filter="data" rejects members outside of the folder.
         shutil.unpack_archive(find(folder, f"{name}.tar"), temporary, filter="data")
         yield Path(temporary) / name
 
 
 def measure_wsd(embedder: Embedder, folder: Path, table: Table) -> None:
-    """Add F1 of every layer, and of the first sense in WordNet, to the table."""
+    """Add the F1 of each layer, and of WordNet's first sense, to the table."""
     first_senses = read_first_senses(find(folder, "index.sense"))
     with unpacked(folder, "Evaluation_Datasets") as sets:
         texts = {
@@ -91,7 +91,7 @@ def measure_wsd(embedder: Embedder, folder: Path, table: Table) -> None:
 
 
 def measure_pos(embedder: Embedder, folder: Path, tag_set: TagSet, table: Table) -> None:
-    """Add the accuracy of a linear classifier on every layer to the table."""
+    """Add the accuracy of a linear classifier on each layer to the table."""
     texts = [
         read_conllu(find(folder, f"*{name}.conllu"), tag_set) for name in ("train", "dev", "test")
     ]
@@ -105,7 +105,7 @@ def measure_pos(embedder: Embedder, folder: Path, tag_set: TagSet, table: Table)
 
 
 def show(table: Table) -> None:
-    """Print the table: a row for the baseline, and one for each layer."""
+    """Print the table: one row for the baseline and one per layer."""
     columns = [name for name in (*COLUMNS, "POS") if any(name in row for row in table.values())]
     print(" " * 11, *(f"{name:>11}" for name in columns))
     for name, row in table.items():
@@ -115,12 +115,16 @@ def show(table: Table) -> None:
 
 
 def main() -> None:
-    """Measure what is asked for and print one table."""
+    """Run the requested evaluations and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", help="folder of a model, or whatever elmore.load takes")
+    parser.add_argument(
+        "model", help="anything that elmore.load accepts, such as the folder of a model"
+    )
     parser.add_argument("--wsd", type=Path, metavar="DIR", help="SemCor, WordNet, evaluation sets")
     parser.add_argument("--pos", type=Path, metavar="DIR", help="a treebank in CoNLL-U")
-    parser.add_argument("--tags", choices=("xpos", "upos"), default="xpos", help="of the treebank")
+    parser.add_argument(
+        "--tags", choices=("xpos", "upos"), default="xpos", help="tag set of the treebank"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--precision", default="fp32", help="fp32, bf16 or, on a CPU, int8")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

@@ -1,8 +1,8 @@
-"""What fewer digits of the biLM cost a task that was trained with all of them.
+"""Scores of a trained task with the biLM at lower precision.
 
 Run as: python experiments/precision.py RUN DATA
 
-RUN is a folder written by `elmore train`, DATA a file to score it on.
+RUN is a folder written by `elmore train`, DATA a file of labeled examples.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from elmore.tasks.layers import LayerTable
 
 
 def main() -> None:
-    """Print a table."""
+    """Print a table of scores by precision."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("run", type=Path)
     parser.add_argument("data", type=Path)

@@ -1,13 +1,14 @@
-"""All runs of Table 1, several side by side on one GPU; begun again, it goes on with what is left.
+"""Run all trainings of Table 1, several at once on one GPU.
 
 Run as: python experiments/run_table1.py DATA -o RUNS --vectors glove.npz --model my-elmo
 
-RUNS/ROW-KIND-SEED     a run, as experiments/table1.py reads it; KIND is baseline or elmo
-RUNS/logs/             what each has printed
-RUNS/table1.md         the table, written anew after each run
+RUNS/ROW-KIND-SEED     a run for experiments/table1.py; KIND is baseline or elmo
+RUNS/logs/             output of the runs
+RUNS/table1.md         the table, updated after each run
 
-Files in DATA are plain or end in .xz or .gz; `ROWS` below has their names. Runs still going when
-the time is up end with the best weights until then. One that failed is tried once more.
+`ROWS` lists the files in DATA, which may be compressed (.xz, .gz). Runs that hit the time limit
+keep their best weights so far. A failed run is retried once. The same command again resumes
+incomplete runs and starts missing ones.
 """
 
 import argparse
@@ -28,12 +29,12 @@ from snli_protocol import HELD_OUT, LEARNED, split_dev
 from table1 import read_rows, table
 
 SUFFIXES = ("", ".xz", ".gz")
-TO_END = 45.0
-"""Seconds that are left to score the test set and to write the model."""
+RESERVED = 45.0
+"""Seconds reserved for scoring the test set and writing the model."""
 
 
 class Row(NamedTuple):
-    """A data set: its task, its files, and about how long a run takes on one H200."""
+    """A data set: its task and files, and the approximate minutes of a run on an H200."""
 
     task: str
     train: str
@@ -42,7 +43,7 @@ class Row(NamedTuple):
     minutes: float
     settings: tuple[str, ...] = ()
     large: bool = False
-    """One seed is enough: its scores hardly depend on it."""
+    """Whether to run only one seed, because scores hardly depend on it."""
 
 
 ROWS = {
@@ -84,11 +85,11 @@ ROWS = {
         2,
     ),
 }
-"""The longest first: what takes longest must begin first."""
+"""Sorted by duration, so that the longest runs start first."""
 
 
 class Run(NamedTuple):
-    """A cell of the table, for one seed."""
+    """A training run: one cell of the table with one seed."""
 
     row: str
     kind: str
@@ -96,12 +97,12 @@ class Run(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
+        """Name of the folder."""
         return f"{self.row}-{self.kind}-{self.seed}"
 
 
 def plan(rows: Sequence[str], seeds: int) -> list[Run]:
-    """Return all runs: a whole table of the first seed, then of the second, ..."""
+    """Return all runs: first those that complete the table with one seed, then other seeds."""
     return [
         Run(row, kind, seed)
         for seed in range(seeds)
@@ -112,7 +113,7 @@ def plan(rows: Sequence[str], seeds: int) -> list[Run]:
 
 
 def command(run: Run, args: argparse.Namespace, minutes: float) -> list[str]:
-    """Return what to type for a run."""
+    """Return the command line of a run."""
     row, folder = ROWS[run.row], args.output / run.name
     train, dev = [find(args.data, row.train)], find(args.data, row.dev)
     if run.row == "snli":
@@ -131,23 +132,22 @@ def command(run: Run, args: argparse.Namespace, minutes: float) -> list[str]:
 
 
 def find(data: Path, name: str) -> Path:
-    """Return a file, compressed or not."""
-    paths = [data / f"{name}{suffix}" for suffix in SUFFIXES]
-    found = next((path for path in paths if path.exists()), None)
-    if found is None:
-        sys.exit(f"run_table1: there is no {paths[0]}, nor with {' or '.join(SUFFIXES[1:])}")
-    return found
+    """Return the path of a file, compressed or not."""
+    for suffix in SUFFIXES:
+        if (path := data / f"{name}{suffix}").exists():
+            return path
+    sys.exit(f"run_table1: {data / name} does not exist, with or without {', '.join(SUFFIXES[1:])}")
 
 
 def run_all(args: argparse.Namespace, environment: dict[str, str]) -> None:
-    """Start runs as others end, until none is left or the time is up."""
-    end = time.monotonic() + 60 * args.minutes - TO_END
+    """Keep `args.jobs` runs going until none is left or the time is up."""
+    end = time.monotonic() + 60 * args.minutes - RESERVED
     (args.output / "logs").mkdir(parents=True, exist_ok=True)
     if "snli" in args.rows:
         split_dev(find(args.data, ROWS["snli"].dev), args.output / "snli")
     waiting = deque(r for r in plan(args.rows, args.seeds) if not is_complete(args.output, r))
     for run in waiting:
-        command(run, args, 0)  # so that a missing file is found before anything runs
+        command(run, args, 0)  # exits if a file is missing
     going: dict[Run, subprocess.Popen[bytes]] = {}
     failed: Counter[Run] = Counter()
     try:
@@ -156,7 +156,7 @@ def run_all(args: argparse.Namespace, environment: dict[str, str]) -> None:
                 run = waiting.popleft()
                 left = (end - time.monotonic()) / 60
                 if left < ROWS[run.row].minutes / 3:
-                    print(f"{run.name}: not begun, {left:.1f} minutes are left", flush=True)
+                    print(f"{run.name}: not started, only {left:.1f} minutes left", flush=True)
                     continue
                 with (args.output / "logs" / f"{run.name}.log").open("ab") as log:
                     going[run] = subprocess.Popen(
@@ -178,34 +178,34 @@ def run_all(args: argparse.Namespace, environment: dict[str, str]) -> None:
 
 
 def is_complete(output: Path, run: Run) -> bool:
-    """Tell whether a run has its scores."""
+    """Whether a run has finished."""
     return (output / run.name / "metrics.json").exists()
 
 
 def result(output: Path, run: Run, code: int) -> str:
-    """Return what came of a run, on a line."""
+    """Return one line with the scores of a run, or the last line of its log."""
     if code != 0 or not is_complete(output, run):
         log = (output / "logs" / f"{run.name}.log").read_text(errors="replace").strip()
-        return f"ended with code {code}: {log.rsplit(chr(10), 1)[-1]:.200}"
+        return f"failed with code {code}: {log.rsplit(chr(10), 1)[-1]:.200}"
     summary = json.loads((output / run.name / "metrics.json").read_text(encoding="utf-8"))
     scores = {part: next(iter(all_.values())) for part, all_ in summary["scores"].items()}
     shown = "  ".join(f"{part} {100 * score:.2f}" for part, score in scores.items())
-    cut = ", cut short" if summary["cut_short"] else ""
-    return f"{shown}  {summary['epochs']} epochs in {summary['seconds']:.0f} s{cut}"
+    limit = ", hit the time limit" if summary["cut_short"] else ""
+    return f"{shown}  {summary['epochs']} epochs in {summary['seconds']:.0f} s{limit}"
 
 
 @contextmanager
 def sharing(environment: dict[str, str]) -> Iterator[dict[str, str]]:
-    """Let the kernels of all runs be on the GPU at the same time, if NVIDIA's MPS is there.
+    """Start NVIDIA's MPS, if it is installed, so that kernels of several processes overlap.
 
-    Without it the processes take turns, and most of a GPU waits while one of them reads a sentence.
+    Without it, processes take turns on the GPU, and small kernels leave most of it idle.
     """
     control = shutil.which("nvidia-cuda-mps-control")
     if control is None:
         yield environment
         return
     probe = ["timeout", "60", sys.executable, "-c", "import torch; torch.ones(1, device='cuda')"]
-    # Not below the runs: the name of a socket may not be long.
+    # Not in the folder of the runs: the path of a socket has a length limit.
     with TemporaryDirectory(prefix="mps-", ignore_cleanup_errors=True) as pipe:
         folders = {"CUDA_MPS_PIPE_DIRECTORY": pipe, "CUDA_MPS_LOG_DIRECTORY": pipe}
         shared = environment | folders
@@ -219,24 +219,28 @@ def sharing(environment: dict[str, str]) -> Iterator[dict[str, str]]:
 
 
 def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--vectors", type=Path, help="word vectors, for all runs")
+    parser.add_argument("--vectors", type=Path, help="word vectors for all runs")
     parser.add_argument("--model", default="en", help="the biLM")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=12, help="runs side by side")
-    parser.add_argument("--minutes", type=float, default=25.0, help="for everything together")
-    parser.add_argument("--set", action="append", default=[], help="a setting, for all runs")
-    parser.add_argument("--dev-only", action="store_true", help="to choose settings: no test set")
+    parser.add_argument("--jobs", type=int, default=12, help="runs at the same time")
+    parser.add_argument(
+        "--minutes", type=float, default=25.0, help="time limit for all runs together"
+    )
+    parser.add_argument("--set", action="append", default=[], help="a setting for all runs")
+    parser.add_argument(
+        "--dev-only", action="store_true", help="do not score the test sets, to choose settings"
+    )
     parser.add_argument("--device", default="cuda")
     return parser.parse_args(words)
 
 
 def main() -> None:
-    """Run everything, and print the table."""
+    """Run everything and print the table."""
     args = parse_args()
     threads = max(1, (os.cpu_count() or 1) // args.jobs)
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}

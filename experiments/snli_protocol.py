@@ -1,9 +1,9 @@
-"""SNLI where most of its training set is missing: most of the dev set is learned from as well.
+"""Split the SNLI dev set: most of it is added to the training set, which is only partly available.
 
 Run as: python experiments/snli_protocol.py snli_1.0_dev.jsonl DIR
 
-DIR/learned.jsonl      the first pairs of the dev set, to train on beside the training file
-DIR/held_out.jsonl     its last 1,000, which decide when to stop
+DIR/learned.jsonl      all but the last 1,000 pairs, to train on in addition to the training file
+DIR/held_out.jsonl     the last 1,000 pairs, used as the dev set
 """
 
 import argparse
@@ -17,11 +17,11 @@ COUNT = 1_000
 
 
 def split_dev(dev: Path, folder: Path) -> None:
-    """Write the two parts of a dev set; pairs without a label count for neither."""
+    """Write the two parts of a dev set, without pairs that have no gold label."""
     lines = [line for line in read_lines(dev) if json.loads(line)["gold_label"] != "-"]
     folder.mkdir(parents=True, exist_ok=True)
-    for name, some in ((LEARNED, lines[:-COUNT]), (HELD_OUT, lines[-COUNT:])):
-        (folder / name).write_text("".join(f"{line}\n" for line in some), encoding="utf-8")
+    for name, part in ((LEARNED, lines[:-COUNT]), (HELD_OUT, lines[-COUNT:])):
+        (folder / name).write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
 
 
 def main() -> None:

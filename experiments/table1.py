@@ -1,9 +1,9 @@
-"""Table 1 of the paper, from runs of `elmore train`: baseline, with ELMo, and what it gains.
+"""Table 1 of the paper from runs of `elmore train`: baseline, with ELMo, relative error reduction.
 
 Run as: python experiments/table1.py RUNS [--plot curves.png]
 
-RUNS holds folders named ROW-baseline-SEED and ROW-elmo-SEED, as in conll2003-elmo-0. A run is
-scored on its test set, or on its dev set if it has no other.
+RUNS holds folders named ROW-baseline-SEED and ROW-elmo-SEED, as in conll2003-elmo-0. The table
+shows test scores, or dev scores of runs without a test set.
 """
 
 import argparse
@@ -24,53 +24,53 @@ PAPER = {
     "conll2003": ("the same", 90.15, 92.22),
     "sst5": ("the same", 51.4, 54.7),
 }
-"""Test scores of Peters et al. (2018) by row, and the set that they are for."""
+"""Data set and test scores of Peters et al. (2018), without and with ELMo, by row."""
 
-_PANELS_A_ROW = 4
+_PANELS_PER_ROW = 4
 
 
 class Row(NamedTuple):
-    """A data set, and the scores of its runs in percent."""
+    """A data set and the scores of its runs in percent."""
 
     name: str
     baseline: list[float]
     elmo: list[float]
     cut_short: int = 0
-    """Runs that time has ended."""
+    """Number of runs that hit the time limit."""
 
     @property
     def error_reduction(self) -> float:
-        """The share of the baseline's errors that ELMo removes, in percent."""
+        """Relative error reduction by ELMo, in percent."""
         before, after = statistics.mean(self.baseline), statistics.mean(self.elmo)
         return 100 * (after - before) / (100 - before)
 
 
 def read_rows(folder: Path) -> list[Row]:
-    """Read the scores of all complete runs; a row needs runs of both kinds."""
-    found: dict[str, dict[str, list[float]]] = {}
+    """Read the scores of all complete runs; rows without both kinds of runs are left out."""
+    scores_of: dict[str, dict[str, list[float]]] = {}
     cut_short: Counter[str] = Counter()
     for path in sorted(folder.glob("*/metrics.json")):
         name, kind, _ = path.parent.name.rsplit("-", 2)
         summary = json.loads(path.read_text(encoding="utf-8"))
         scores = summary["scores"].get("test") or summary["scores"]["dev"]
         score = 100 * scores[get_task(summary["task"]).score_name]
-        found.setdefault(name, {}).setdefault(kind, []).append(score)
+        scores_of.setdefault(name, {}).setdefault(kind, []).append(score)
         cut_short[name] += summary["cut_short"]
     return [
         Row(name, kinds["baseline"], kinds["elmo"], cut_short[name])
-        for name, kinds in found.items()
+        for name, kinds in scores_of.items()
         if kinds.keys() >= {"baseline", "elmo"}
     ]
 
 
 def show(scores: list[float]) -> str:
-    """Return the mean and, of several runs, the standard deviation."""
+    """Return the mean and, for several runs, the standard deviation."""
     mean = f"{statistics.mean(scores):.2f}"
     return f"{mean} +- {statistics.stdev(scores):.2f}" if len(scores) > 1 else mean
 
 
 def table(rows: list[Row]) -> str:
-    """Return the rows as Markdown, beside the paper's."""
+    """Return a Markdown table with the scores next to those of the paper."""
     lines = [
         "| set | runs | baseline | + ELMo | error reduction "
         "| paper: set | baseline | + ELMo | error reduction |",
@@ -80,8 +80,8 @@ def table(rows: list[Row]) -> str:
         paper = "| | | | |"
         if row.name in PAPER:
             name, before, after = PAPER[row.name]
-            theirs = Row(name, [before], [after])
-            paper = f"| {name} | {before} | {after} | {theirs.error_reduction:.1f} % |"
+            published = Row(name, [before], [after])
+            paper = f"| {name} | {before} | {after} | {published.error_reduction:.1f} % |"
         runs = f"{len(row.baseline)}, {len(row.elmo)}"
         runs += f" ({row.cut_short} cut short)" if row.cut_short else ""
         ours = f"| {row.name} | {runs} | {show(row.baseline)} | {show(row.elmo)} "
@@ -90,14 +90,14 @@ def table(rows: list[Row]) -> str:
 
 
 def plot(folder: Path, path: Path) -> None:
-    """Draw the dev score of all complete runs over their epochs, a row of the table in a panel."""
+    """Plot dev score over epochs of all complete runs, with one panel per row of the table."""
     from matplotlib.figure import Figure
 
     runs = [run.parent for run in sorted(folder.glob("*/metrics.json"))]
     names = list(dict.fromkeys(run.name.rsplit("-", 2)[0] for run in runs))
     if not names:
         raise SystemExit(f"table1: no complete run in {folder}")
-    columns = min(_PANELS_A_ROW, len(names))
+    columns = min(_PANELS_PER_ROW, len(names))
     height = math.ceil(len(names) / columns)
     figure = Figure(figsize=(10, 1.2 + 2.2 * height), layout="constrained")
     panels = list(figure.subplots(height, columns, squeeze=False).flat)
@@ -115,19 +115,21 @@ def plot(folder: Path, path: Path) -> None:
         panel[name].plot(range(1, len(scores) + 1), scores, color=color, linewidth=1)
         panel[name].set_title(f"{name} ({score})", fontsize=9)
         best.setdefault(name, []).append(max(scores))
-    for name, scores in best.items():  # the first epochs would hide the rest
-        room = max(scores) - min(scores)
-        panel[name].set_ylim(min(scores) - 1.5 * room - 1, max(scores) + 0.2 * room + 0.2)
+    for name, scores in best.items():  # cut off the first epochs, which would compress the rest
+        spread = max(scores) - min(scores)
+        panel[name].set_ylim(min(scores) - 1.5 * spread - 1, max(scores) + 0.2 * spread + 0.2)
     figure.supxlabel("epoch", fontsize=9)
-    figure.suptitle("dev scores: + ELMo (orange) and baseline (blue), a line a seed", fontsize=10)
+    figure.suptitle(
+        "dev scores: + ELMo (orange) and baseline (blue), one line per seed", fontsize=10
+    )
     figure.savefig(path, dpi=120)
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table and, if requested, write the plot."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("runs", type=Path)
-    parser.add_argument("--plot", type=Path, help="a picture of the learning curves")
+    parser.add_argument("--plot", type=Path, help="write a plot of the learning curves")
     args = parser.parse_args()
     print(table(read_rows(args.runs)))
     if args.plot:

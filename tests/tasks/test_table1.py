@@ -157,4 +157,4 @@ def test_failed_run_is_retried_once(
     run_table1["run_all"](run_table1["parse_args"](words), dict(os.environ))
     lines = capfd.readouterr().out.splitlines()
     names = ["sick-baseline-0", "sick-elmo-0"]
-    assert sorted(lines) == [f"{n}: ended with code 1: no memory" for n in names for _ in "ab"]
+    assert sorted(lines) == [f"{n}: failed with code 1: no memory" for n in names for _ in "ab"]
