@@ -62,18 +62,7 @@ def _plot(
     highlight: int,
     number: str,
 ) -> None:
-    """Write a PNG file.
-
-    Args:
-        path: The file.
-        xlabel: Label of the x axis.
-        loss: Left curve.
-        quality: Right curve; left out if it has no points.
-        loss_label: Label of the left axis.
-        quality_label: Label of the right axis.
-        highlight: Index of the point of the right curve whose value is printed.
-        number: Format of that value.
-    """
+    """Write a PNG file; `highlight` is the index of the quality whose value is printed."""
     require("matplotlib", extra="plots")
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter, MaxNLocator
@@ -82,7 +71,7 @@ def _plot(
     axes = figure.add_subplot(xlabel=xlabel, ylabel=loss_label)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 2M rather than 2000000
-    axes.plot(*loss, color="C0", label="loss")
+    axes.plot(*loss, ".-", markersize=3, color="C0", label="loss")
     if quality.x:
         right = axes.twinx()
         right.set_ylabel(quality_label)
