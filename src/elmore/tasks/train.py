@@ -109,8 +109,7 @@ def train_task(
     vectors = _read_vectors(config.words)
     labels = task.labels(examples.train)
     if not resume:
-        folder.create(config)
-        write_json(folder.path / _DATA, data)
+        folder.create(config, {_DATA: data})
     if text:
         finetuned = finetune_bilm(
             config.elmo.model,

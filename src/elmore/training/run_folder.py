@@ -8,7 +8,7 @@ DIR/checkpoints/    what an interrupted run resumes from; removed on completion
 import json
 import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from elmore.atomic import atomic_file, refuse_existing
+from elmore.atomic import atomic_file, atomic_folder, refuse_existing
 from elmore.errors import InputError
 from elmore.training.checkpoints import (
     Checkpoint,
@@ -85,18 +85,24 @@ class RunFolder:
         if self.path.is_file() or (self.path.exists() and not is_run and any(self.path.iterdir())):
             raise InputError(f"{self.path} is not a run of elmore, so it is not overwritten")
 
-    def create(self, settings: Any) -> None:
-        """Create the folder of a new run and write its settings.
+    def create(self, settings: Any, files: Mapping[str, Any] | None = None) -> None:
+        """Create the folder of a new run with its settings.
 
         A complete run in its place is moved aside, and deleted by `finish` of the new run. An
         incomplete one is deleted right away.
+
+        Args:
+            settings: The settings of the run.
+            files: Names and contents of JSON files that resuming needs, too.
         """
         if self.complete and not self._previous.exists():
             self.path.replace(self._previous)
         elif self.path.exists():
             shutil.rmtree(self.path)
-        self.path.mkdir(parents=True)
-        write_settings(settings, self.settings)
+        with atomic_folder(self.path) as temporary:  # incomplete, it could not be resumed
+            write_settings(settings, temporary / self.settings.name)
+            for name, content in (files or {}).items():
+                write_json(temporary / name, content)
 
     def require_settings(self, saved: object, current: object) -> None:
         """Raise `InputError` if a run is resumed with other settings than it was started with."""
