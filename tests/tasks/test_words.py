@@ -18,7 +18,7 @@ SENTENCES = [["The", "bank", "fails"], ["the"], []]
 
 def test_lookup_falls_back_to_lower_case() -> None:
     text = [["fails", "fails", "once", "Paris", "THE"]]
-    index = WordIndex.of_training(text, KNOWN.words, min_count=2, train=False)
+    index = WordIndex.from_sentences(text, KNOWN.words, min_count=2, train=False)
     assert (index.new, index.known) == (["fails"], KNOWN.words)  # "THE" uses the vector of "the"
     assert index.row("paris") == index.row("never") == UNKNOWN
     assert index.row("The") == index.row("the") != index.row("bank")
@@ -26,7 +26,7 @@ def test_lookup_falls_back_to_lower_case() -> None:
 
 def test_rare_numbers_of_the_same_shape_share_a_row() -> None:
     text = [["7:45", "8:15", "1996", "1996", "x9", "once"]]
-    index = WordIndex.of_training(text, [*KNOWN.words, "00"], min_count=2, train=False)
+    index = WordIndex.from_sentences(text, [*KNOWN.words, "00"], min_count=2, train=False)
     assert index.new == ["1996", "0:00"]  # "x0" and "once" occur only once
     assert index.row("1:23") == index.row("7:45") == index.row("0:00") != UNKNOWN
     assert index.row("1996") not in (UNKNOWN, index.row("1:23"))
@@ -36,7 +36,7 @@ def test_rare_numbers_of_the_same_shape_share_a_row() -> None:
 
 def test_frequent_numbers_have_their_own_row() -> None:
     text = [["42", "42", "7PM", "8PM"]]
-    index = WordIndex.of_training(text, ["00", "0pm"], min_count=2, train=True)
+    index = WordIndex.from_sentences(text, ["00", "0pm"], min_count=2, train=True)
     assert index.new == ["42", "0pm"]  # "0pm" is fine-tuned, "00" is not
     assert index.row("42") != index.row("43") == index.row("00")
     assert index.row("9pm") == index.row("9PM") == index.row("0pm")
@@ -44,7 +44,7 @@ def test_frequent_numbers_have_their_own_row() -> None:
 
 @pytest.mark.parametrize("train", [False, True])
 def test_pretrained_vectors_are_trained_only_if_enabled_and_seen(train: bool) -> None:
-    index = WordIndex.of_training(
+    index = WordIndex.from_sentences(
         [["fails", "fails", "Paris", "THE"]], KNOWN.words, min_count=2, train=train
     )
     words = Words(WordsConfig(), ElmoConfig(place="none"), index, KNOWN, num_layers=0, elmo_dim=0)

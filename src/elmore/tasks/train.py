@@ -223,7 +223,7 @@ def _initialize(
     device: torch.device,
 ) -> TrainedTask:
     """Return a task with its initial weights."""
-    index = WordIndex.of_training(
+    index = WordIndex.from_sentences(
         (s for example in examples for s in task.texts(example)),
         vectors.words,
         min_count=config.words.min_count,

@@ -64,7 +64,7 @@ class WordIndex:
         self._row = {word: row for row, word in reversed(list(rows))}
 
     @classmethod
-    def of_training(
+    def from_sentences(
         cls, sentences: Iterable[Sentence], known: Sequence[str], *, min_count: int, train: bool
     ) -> "WordIndex":
         """Choose the words whose vectors are trained: frequent ones without a vector.
