@@ -14,6 +14,7 @@ def test_pinned_memory_is_reused_when_its_copy_is_done(monkeypatch: pytest.Monke
     monkeypatch.setattr(transfer, "_LARGEST_SLOT", 100)
     dtypes = (torch.float32, torch.bfloat16, torch.int64, torch.bool)
     tensors = [torch.arange(n % 50).to(dtypes[n % 4]) for n in range(200)]
+    tensors += [torch.empty(2, 0, dtype=torch.int64), torch.empty(0, 3)]
     torch.cuda._sleep(50_000_000)  # so that copies have to wait
     copies = [to_device(x, torch.device("cuda")) for x in tensors]
     for copied, tensor in zip(copies, tensors, strict=True):

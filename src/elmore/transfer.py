@@ -14,7 +14,7 @@ _LARGEST_SLOT = 2**22  # bytes; larger copies are rare and not worth keeping mem
 def to_device(array: np.ndarray | Tensor, device: torch.device) -> Tensor:
     """Copy to a device without waiting for the work queued there."""
     tensor = torch.as_tensor(array)
-    if device.type == "cuda" and not tensor.is_cuda:
+    if device.type == "cuda" and not tensor.is_cuda and tensor.numel():
         return _slots.copy(tensor, device)
     return tensor.to(device)
 
