@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 ORDER = [
-    "errors", "atomic", "schema", "transfer", "text", "bilm", "inference", "mix", "checkpoint",
-    "embedder", "vectors", "training", "pretrain", "tasks", "analysis", "compat", "cli",
+    "errors", "threads", "atomic", "schema", "transfer", "text", "bilm", "inference", "mix",
+    "checkpoint", "embedder", "vectors", "training", "pretrain", "tasks", "analysis", "compat", "cli",
 ]  # fmt: skip
 SOURCE = Path(__file__).parents[1] / "src" / "elmore"
 FILES = sorted(SOURCE.rglob("*.py"))

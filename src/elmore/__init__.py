@@ -11,6 +11,8 @@ Everything named in `__all__` is loaded on first use, so that `import elmore` co
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from elmore.threads import limit_spinning
+
 if TYPE_CHECKING:
     from elmore.bilm.config import BiLMConfig as BiLMConfig
     from elmore.bilm.model import BiLM as BiLM
@@ -50,6 +52,7 @@ __all__ = ["__version__", *_HOME]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'elmore' has no attribute {name!r}")
+    limit_spinning()
     return getattr(import_module(_HOME[name]), name)
 
 

@@ -21,6 +21,7 @@ from elmore.cli.predict import predict
 from elmore.cli.pretrain import pretrain
 from elmore.cli.train import train
 from elmore.errors import InputError, MissingExtraError
+from elmore.threads import limit_spinning
 from elmore.training.interruption import InterruptedRunError
 
 app = App(
@@ -39,6 +40,7 @@ for command in (
 def main() -> None:
     """Run a command; wrong input ends with one message and exit code 2."""
     signal.signal(signal.SIGTERM, _terminate)
+    limit_spinning()
     try:
         app(sys.argv[1:])
     except InterruptedRunError as error:

@@ -22,6 +22,15 @@ from elmore.bilm.model import BiLMState
 from elmore.errors import InputError
 
 
+def _use_one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+# OpenMP's threads do not survive a fork: with more than one, the first parallel region in the child
+# would wait for them forever.
+os.register_at_fork(after_in_child=_use_one_thread)
+
+
 class Engine(ABC):
     """A frozen biLM. Several threads may share one.
 
