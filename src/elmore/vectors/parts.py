@@ -26,7 +26,7 @@ from elmore.errors import InputError
 from elmore.vectors.formats import FORMATS
 from elmore.vectors.rows import VectorForm, VectorRow, to_batch
 
-BATCH_BYTES = 2**25
+BATCH_BYTES = 2**24
 """Size of a record batch, and of a row group."""
 BATCH_SECONDS = 5.0
 """A batch is also complete after this time, which is about what a killed run loses."""
