@@ -21,7 +21,7 @@ from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.inference import cpu, word_cache
 from elmore.text.characters import NUM_CHARACTERS, encode_sentences
-from tests.cpu import needs_onednn
+from tests.cpu import needs_int8, needs_onednn
 
 SENTENCES = [
     ["He", "sat", "by", "the", "bank"],
@@ -320,7 +320,7 @@ def test_wrong_devices_and_precisions_are_named(bilm: BiLM) -> None:
             Embedder(bilm, device="cuda:1")
 
 
-@pytest.mark.parametrize("precision", ["bf16", "int8"])
+@pytest.mark.parametrize("precision", ["bf16", pytest.param("int8", marks=needs_int8)])
 def test_lower_precision_is_close(bilm: BiLM, embedder: Embedder, precision) -> None:
     expected = embedder.embed(SENTENCES[:2])
     rough = Embedder(bilm, precision=precision, device="cpu")
@@ -422,7 +422,7 @@ def test_a_loaded_model_holds_each_matrix_once(saved: Path, precision) -> None:
 
 
 @needs_onednn
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", pytest.param("int8", marks=needs_int8)])
 def test_the_plain_model_is_there_when_asked_for(bilm: BiLM, saved: Path, precision) -> None:
     """Oracle: the model that was saved."""
     embedder = elmore.load(saved, device="cpu", precision=precision)
