@@ -18,6 +18,9 @@ def int8_problem() -> str | None:
 
 
 needs_int8 = pytest.mark.skipif(int8_problem() is not None, reason=str(int8_problem()))
-needs_onednn = pytest.mark.skipif(
-    not torch.backends.mkldnn.is_available(), reason="this build of PyTorch has no oneDNN"
+_onednn = torch.backends.mkldnn.is_available()
+needs_onednn = pytest.mark.skipif(not _onednn, reason="this build of PyTorch has no oneDNN")
+needs_onednn_bf16 = pytest.mark.skipif(
+    not (_onednn and torch.ops.mkldnn._is_mkldnn_bf16_supported()),
+    reason="oneDNN has no bfloat16 on this CPU",
 )

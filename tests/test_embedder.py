@@ -21,7 +21,7 @@ from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.inference import cpu, word_cache
 from elmore.text.characters import NUM_CHARACTERS, encode_sentences
-from tests.cpu import needs_int8, needs_onednn
+from tests.cpu import needs_int8, needs_onednn, needs_onednn_bf16
 
 SENTENCES = [
     ["He", "sat", "by", "the", "bank"],
@@ -410,7 +410,7 @@ def saved(bilm: BiLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @needs_onednn
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=needs_onednn_bf16)])
 def test_a_loaded_model_holds_each_matrix_once(saved: Path, precision) -> None:
     """Oracle: the tensors that Python's collector finds in memory."""
     gc.collect()

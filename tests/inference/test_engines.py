@@ -18,7 +18,7 @@ from elmore.inference.engine import Engine
 from elmore.inference.packed import can_pack
 from elmore.inference.reference import ReferenceEngine
 from elmore.text.characters import encode_words
-from tests.cpu import needs_int8, needs_onednn
+from tests.cpu import needs_int8, needs_onednn, needs_onednn_bf16
 from tests.gpu import DEVICE
 from tests.inference.conftest import Case, make_case, random_state
 
@@ -126,7 +126,7 @@ def test_words_are_encoded_as_by_the_bilm(new: NewEngine, tiny: Case) -> None:
 @pytest.mark.parametrize(
     ("dtype", "int8", "least"),
     [
-        pytest.param(torch.bfloat16, False, 0.999, marks=needs_onednn),
+        pytest.param(torch.bfloat16, False, 0.999, marks=needs_onednn_bf16),
         pytest.param(torch.float32, True, 0.995, marks=needs_int8),
     ],
 )
