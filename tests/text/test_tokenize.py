@@ -1,7 +1,12 @@
-"""Oracles: sacremoses and spaCy on the whole text; the 1 Billion Word Benchmark's conventions."""
+"""Oracles: sacremoses and spaCy on whole texts; the conventions of the 1 Billion Word Benchmark."""
 
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from types import FrameType
+from typing import Any
 
 import pytest
 import spacy
@@ -38,12 +43,12 @@ def test_moses_conventions_without_escapes(text: str, tokens: list[str]) -> None
 
 @pytest.mark.parametrize("language", ["english", "EN", "e", "", "de-DE"])
 @pytest.mark.parametrize("tokenizer", ["moses", "whitespace", "spacy"])
-def test_what_is_no_code_of_a_language_is_refused(tokenizer, language: str) -> None:
+def test_invalid_language_code_is_rejected(tokenizer, language: str) -> None:
     with pytest.raises(InputError, match="language must be an ISO 639 code like en or de"):
         elmore.tokenize("a", tokenizer, language)
 
 
-def test_whitespace_leaves_tokens_alone() -> None:
+def test_whitespace_only_splits_at_spaces() -> None:
     assert elmore.tokenize(" don 't\tstop ", "whitespace") == ["don", "'t", "stop"]
 
 
@@ -53,29 +58,51 @@ PIECES = st.text(st.sampled_from("aAbsDe .,'`-019$%\"()&;:?!/[]|<>\u00e9\u4e2d\u
 @given(PIECES | st.text())
 @example("Mr. smith vs. 3 No. 5 No. x e.g. it's 'quoted' end.")
 @settings(max_examples=500)
-def test_moses_is_sacremoses(text: str) -> None:
+def test_moses_equals_sacremoses(text: str) -> None:
     assert elmore.tokenize(text) == SACREMOSES.tokenize(text, escape=False)
 
 
-def test_moses_is_sacremoses_on_real_text() -> None:
+def test_moses_equals_sacremoses_on_real_text() -> None:
     path = SHARED / "corpus" / "valid.txt.xz"
     if not path.exists():
-        pytest.skip("the corpus is not on this machine")
+        pytest.skip("needs the held-out corpus")
     for line in islice(read_lines(path), 1000):
         assert elmore.tokenize(line) == SACREMOSES.tokenize(line, escape=False)
 
 
-def test_moses_forgets_before_it_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moses_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     split = tokenize_module._Moses("en")
-    monkeypatch.setattr(split, "_MAX_REMEMBERED", 3)
+    monkeypatch.setattr(split, "_MAX_CACHED", 3)
     for text in ("it's a b c d.", "it's a b c d. e", "it's"):
         assert split(text) == SACREMOSES.tokenize(text, escape=False)
-        assert len(split._plain) + len(split._other) <= 4
+        assert len(split._alphanumeric) + len(split._in_context) <= 4
+
+
+def test_threads_can_share_a_moses_tokenizer_while_its_cache_is_cleared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def switch_threads(frame: FrameType, *_: object) -> Any:
+        if frame.f_code.co_filename != tokenize_module.__file__:
+            return None
+        time.sleep(1e-6)  # releases the GIL before every line of the tokenizer
+        return switch_threads
+
+    split = tokenize_module._Moses("en")
+    monkeypatch.setattr(split, "_MAX_CACHED", 1)
+    texts = ["it's a b, c d.", "(e) f! it's g"] * 20
+    expected = [SACREMOSES.tokenize(text, escape=False) for text in texts]
+    previous = threading.gettrace()
+    threading.settrace(switch_threads)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(split, texts)) == expected
+    finally:
+        threading.settrace(previous)
 
 
 @given(st.text())
 @pytest.mark.parametrize("tokenizer", ["moses", "whitespace"])
-def test_tokens_are_never_empty_and_hold_no_space(tokenizer: str, text: str) -> None:
+def test_tokens_are_not_empty_and_contain_no_space(tokenizer: str, text: str) -> None:
     for token in elmore.tokenize(text, tokenizer):  # type: ignore[arg-type]
         assert token
         assert " " not in token
@@ -86,7 +113,7 @@ def test_moses_only_adds_spaces(text: str) -> None:
     assert "".join(elmore.tokenize(text)) == text
 
 
-def test_an_unknown_tokenizer_is_named() -> None:
+def test_unknown_tokenizer_is_rejected() -> None:
     with pytest.raises(InputError, match="unknown tokenizer 'mosses'; expected moses"):
         elmore.tokenize("a", "mosses")  # type: ignore[arg-type]
 
@@ -100,12 +127,12 @@ def test_spacy_splits_hyphens() -> None:
 @pytest.mark.parametrize("language", SPACY)
 @given(PIECES | st.text())
 @settings(deadline=None)  # the first call loads the rules of the language
-def test_spacy_is_spacy_without_space_tokens(language: str, text: str) -> None:
+def test_spacy_equals_spacy_without_space_tokens(language: str, text: str) -> None:
     expected = [token.text for token in SPACY[language](text) if not token.is_space]
     assert elmore.tokenize(text, "spacy", language) == expected
 
 
-def test_without_spacy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_spacy_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(MissingExtraError, match=r'pip install "elmore\[spacy\]"'):
         elmore.tokenize("a", "spacy", language="xx")
@@ -114,6 +141,6 @@ def test_without_spacy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("language", "reason"), [("qq", "Can't import language qq"), ("th", "requires the PyThaiNLP")]
 )
-def test_a_language_that_spacy_cannot_tokenize_is_named(language: str, reason: str) -> None:
+def test_language_without_spacy_support_is_rejected(language: str, reason: str) -> None:
     with pytest.raises(InputError, match=f"tokenize the language '{language}': .*{reason}"):
         elmore.tokenize("a", "spacy", language)

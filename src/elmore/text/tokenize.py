@@ -1,7 +1,7 @@
 """Raw text to tokens.
 
-The released models were trained on Moses-tokenized text without entity escapes, so that is the
-default: `don't` becomes `don 't`, `&` stays `&`, and hyphenated words stay whole.
+The default is Moses tokenization without entity escapes, like the training text of the released
+models: `don't` becomes `don 't`, `&` stays `&`, and hyphenated words stay whole.
 """
 
 import re
@@ -19,20 +19,24 @@ _BRACKETS = re.compile(r"\[([^\[\]]+)\]")
 
 
 def tokenize(text: str, tokenizer: TokenizerName = "moses", language: str = "en") -> list[str]:
-    """Split a text into tokens.
+    """Split text into tokens.
 
     Args:
         text: One sentence, or any text.
-        tokenizer: `moses` as the released models were trained, `whitespace` for text that is
-            tokenized already, `spacy` for the rules that AllenNLP's tasks used.
-        language: ISO 639-1 code, for the language-dependent rules of moses and spacy.
+        tokenizer: `moses` matches the training text of the released models, `whitespace` is for
+            text that is already tokenized, `spacy` matches AllenNLP's tasks.
+        language: ISO 639-1 code; selects the rules of `moses` and `spacy`.
+
+    Raises:
+        InputError: If the tokenizer is unknown, or spaCy does not support the language.
+        MissingExtraError: If spaCy is not installed.
     """
     return get_tokenizer(tokenizer, language)(text)
 
 
 def get_tokenizer(tokenizer: TokenizerName = "moses", language: str = "en") -> Tokenizer:
-    """Return the named tokenizer as a function of a text."""
-    if not _LANGUAGE.fullmatch(language):  # Moses would take it for one that it has no rules for
+    """Return a function that splits text into tokens. Raises the errors of `tokenize`."""
+    if not _LANGUAGE.fullmatch(language):  # sacremoses would silently use English rules
         raise InputError(f"language must be an ISO 639 code like en or de, got {language!r}")
     match tokenizer:
         case "moses":
@@ -45,23 +49,24 @@ def get_tokenizer(tokenizer: TokenizerName = "moses", language: str = "en") -> T
 
 
 def tokenize_marked(text: str, split: Tokenizer, example: str) -> tuple[list[str], int]:
-    """Split a text with one word in brackets; return its tokens, and which one that is.
+    """Tokenize text with one word in brackets; return the tokens and the index of that word.
 
     Args:
-        text: As in `They put on a [play] .`
-        split: Text to tokens.
-        example: A right one, for messages.
+        text: For example `They put on a [play] .`
+        split: Tokenizer.
+        example: Valid text to show in error messages.
     """
-    found = list(_BRACKETS.finditer(text))
-    if len(found) != 1:
+    brackets = list(_BRACKETS.finditer(text))
+    if len(brackets) != 1:
         raise InputError(
-            f"expected one word in brackets, found {len(found)} in {text!r}; "
+            f"expected one word in brackets, found {len(brackets)} in {text!r}; "
             f'for example "{example}"'
         )
-    word = split(found[0][1])
+    marked = brackets[0]
+    word = split(marked[1])
     if len(word) != 1:
         raise InputError(f"expected one word in the brackets, found {len(word)}: {' '.join(word)}")
-    before, after = split(text[: found[0].start()]), split(text[found[0].end() :])
+    before, after = split(text[: marked.start()]), split(text[marked.end() :])
     return [*before, *word, *after], len(before)
 
 
@@ -71,48 +76,51 @@ def _moses(language: str) -> Tokenizer:
 
 
 class _Moses:
-    """sacremoses, remembering what it did to each piece between spaces.
+    """sacremoses with a cache of whitespace-separated pieces; threads may share an instance.
 
-    Moses's rules look no further than the character before a piece and the kind of character
-    after it. So a piece is tokenized once for each such surrounding, which is many times faster
-    than to do it again and again: most of a text consists of words that came before.
+    The tokens of a piece depend only on the piece, on whether another piece precedes it, and on
+    the kind of character that follows. Most pieces of a text repeat, so the cache makes tokenizing
+    many times faster.
     """
 
-    _MAX_REMEMBERED = 1 << 18
+    _MAX_CACHED = 1 << 18
 
     def __init__(self, language: str) -> None:
         from sacremoses import MosesTokenizer
 
         self._moses = MosesTokenizer(lang=language)
-        self._plain: dict[str, list[str]] = {}
-        self._other: dict[tuple[str, str, str], list[str]] = {}
-        self._is_lower = cache(self._moses.islower)  # which looks through all of Unicode
+        self._alphanumeric: dict[str, list[str]] = {}
+        self._in_context: dict[tuple[str, str, str], list[str]] = {}
+        self._is_lower = cache(self._moses.islower)  # slow: builds a set on each call
 
     def __call__(self, text: str) -> list[str]:
         pieces = text.split()
         tokens: list[str] = []
         for i, piece in enumerate(pieces):
-            tokens += self._plain.get(piece) or self._split(pieces, i)
+            tokens += self._alphanumeric.get(piece) or self._split(pieces, i)
         return tokens
 
     def _split(self, pieces: list[str], i: int) -> list[str]:
         piece = pieces[i]
-        if len(self._plain) + len(self._other) > self._MAX_REMEMBERED:
-            self._plain.clear()
-            self._other.clear()
+        # Another thread may clear the caches at any time, so each of them is read only once.
+        if len(self._alphanumeric) + len(self._in_context) > self._MAX_CACHED:
+            self._alphanumeric.clear()
+            self._in_context.clear()
         if piece.isascii() and piece.isalnum():  # no rule splits this
-            return self._plain.setdefault(piece, [piece])
+            return self._alphanumeric.setdefault(piece, [piece])
         before = "A " if i > 0 else ""
         after = f" {self._kind(pieces[i + 1][0])}" if i + 1 < len(pieces) else ""
         key = (before, piece, after)
-        if key not in self._other:
-            # Escaping is for Moses's own decoder: ELMo has never seen `&apos;`.
+        tokens = self._in_context.get(key)
+        if tokens is None:
+            # ELMo was trained on text without Moses's escapes such as `&apos;`.
             tokens = self._moses.tokenize(f"{before}{piece}{after}", escape=False)
-            self._other[key] = tokens[bool(before) : len(tokens) - bool(after)]
-        return self._other[key]
+            tokens = tokens[bool(before) : len(tokens) - bool(after)]
+            self._in_context[key] = tokens
+        return tokens
 
     def _kind(self, char: str) -> str:
-        """Return a character that Moses treats as it does this one after a period."""
+        """Return a character that Moses treats like `char` when it follows a period."""
         if self._is_lower(char):
             return "a"
         return "0" if "0" <= char <= "9" else "A"
@@ -124,7 +132,7 @@ def _spacy(language: str) -> Tokenizer:
     try:
         spacy_tokenizer = spacy.blank(language).tokenizer
     except ImportError as error:
-        raise InputError(f"spaCy can't tokenize the language {language!r}: {error}") from error
+        raise InputError(f"spaCy cannot tokenize the language {language!r}: {error}") from error
 
     def split(text: str) -> list[str]:
         return [token.text for token in spacy_tokenizer(text) if not token.is_space]
