@@ -90,7 +90,7 @@ def test_embed_reads_standard_input(folder: Path) -> None:
     [
         (b"", "text.txt is empty; expected one sentence per line"),
         (b"fine\n\xff\n", "text.txt, line 2: byte 0xff at position 0 is not UTF-8"),
-        (b"a\0b\n", "text.txt, line 1: a NUL character"),
+        (b"a\0b\n", "text.txt, line 1: NUL character"),
         (b"x" * 10_000_000, "text.txt, line 1: more than 1,000,000 bytes without a line break"),
         (b"x " * 5_000_000 + b"\n", "text.txt, line 1: more than 1,000,000 bytes"),
     ],

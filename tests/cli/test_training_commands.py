@@ -82,5 +82,5 @@ def test_invalid_requests_are_rejected(run, text: Path) -> None:
 def test_invalid_utf8_can_be_replaced(run, text: Path) -> None:
     Path("bad.txt").write_bytes(Path("a.txt").read_bytes() + b"The \xff cat.\n")
     command = ("pretrain", "bad.txt", "-o", "x", "--size", "tiny", *COMMON)
-    refused(run(*command), "replace-invalid")
+    refused(run(*command), "replace_invalid")
     assert run(*command, "--replace-invalid").code == 0

@@ -1,4 +1,4 @@
-"""Oracle: the ids as the specification spells them out, in plain Python."""
+"""Oracle: the ids of the released code, computed in plain Python."""
 
 import pytest
 import torch
@@ -13,17 +13,17 @@ from elmore.text.characters import (
 )
 from tests.oracles.released_bilm import raw_ids
 
-WORDS = st.text(st.characters(), max_size=60)  # any code point, lone surrogates too
+WORDS = st.text(st.characters(), max_size=60)  # any code point, including lone surrogates
 
 
 @given(st.lists(WORDS, max_size=8), st.sampled_from([3, 5, 10, 30, 50]))
-def test_any_text_encodes_as_the_specification_says(words: list[str], width: int) -> None:
+def test_ids_of_any_text_equal_the_reference(words: list[str], width: int) -> None:
     expected = [[i + 1 for i in raw_ids(word, width)] for word in words]
     assert encode_words(words, width).tolist() == expected
 
 
 @given(st.lists(WORDS, min_size=1, max_size=8))
-def test_ids_are_in_range_and_never_look_like_padding(words: list[str]) -> None:
+def test_ids_are_in_range_and_not_padding(words: list[str]) -> None:
     ids = encode_words(words)
     assert ids.shape == (len(words), 50)
     assert ids.min() > 0
@@ -34,11 +34,11 @@ def test_published_example() -> None:
     assert encode_words(["a"])[0, :5].tolist() == [259, 98, 260, 261, 261]
 
 
-def test_empty_word_is_a_word() -> None:
+def test_empty_word_is_encoded() -> None:
     assert encode_words([""])[0, :3].tolist() == [259, 260, 261]
 
 
-def test_boundary_literals_become_markers_and_other_marks_stay_spellings() -> None:
+def test_only_boundary_tokens_have_special_ids() -> None:
     bos, eos, unknown, lower = encode_words(["<S>", "</S>", "<UNK>", "<s>"])
     assert bos[:4].tolist() == [259, 257, 260, 261]
     assert eos[:4].tolist() == [259, 258, 260, 261]
@@ -46,7 +46,7 @@ def test_boundary_literals_become_markers_and_other_marks_stay_spellings() -> No
     assert lower[1:4].tolist() == [b + 1 for b in b"<s>"]
 
 
-def test_48_bytes_are_kept_and_the_cut_may_split_a_character() -> None:
+def test_words_are_truncated_to_48_bytes() -> None:
     hangul = "가" * 17  # 51 bytes: 16 syllables fit
     assert encode_words([hangul])[0].tolist() == encode_words(["가" * 16])[0].tolist()
     split = encode_words(["a" + "가" * 16])[0]
@@ -54,13 +54,13 @@ def test_48_bytes_are_kept_and_the_cut_may_split_a_character() -> None:
     assert split[49] == 260
 
 
-def test_special_words_get_an_id_of_their_own() -> None:
+def test_special_words_are_encoded_as_one_id() -> None:
     ids = encode_words(["<mask>", "<S>"], special=SPECIAL_WORDS | {"<mask>": 250})
     assert ids[0, :4].tolist() == [259, 250, 260, 261]
     assert ids[1, 1] == 257
 
 
-def test_sentences_are_framed_and_padded_with_zeros() -> None:
+def test_sentences_get_boundary_tokens_and_zero_padding() -> None:
     batch = encode_sentences([["a", "b"], []])
     assert batch.ids.shape == (2, 4, 50)
     assert batch.mask.tolist() == [[True] * 4, [True, True, False, False]]
@@ -69,27 +69,27 @@ def test_sentences_are_framed_and_padded_with_zeros() -> None:
     assert (batch.ids[1, 2:] == 0).all()
 
 
-def test_no_sentences_are_a_batch_of_none() -> None:
+def test_no_sentences_give_an_empty_batch() -> None:
     batch = encode_sentences([])
     assert batch.ids.shape == (0, 2, 50)
     assert batch.mask.shape == (0, 2)
 
 
-def test_a_string_is_refused_and_the_message_says_what_to_type() -> None:
+def test_string_as_sentence_is_rejected() -> None:
     with pytest.raises(TypeError, match=r"sentence 1 is a string \('two words'\).*elmore.tokenize"):
         encode_sentences([["fine"], "two words"])
 
 
 @pytest.mark.parametrize("bad", [3, None, {"a", "b"}])
-def test_a_sentence_must_be_a_sequence(bad: object) -> None:
+def test_sentence_must_be_a_sequence(bad: object) -> None:
     with pytest.raises(TypeError, match=f"sentence 0 is {type(bad).__name__}"):
         encode_sentences([bad])  # type: ignore[list-item]
 
 
-def test_a_token_must_be_a_string() -> None:
+def test_token_must_be_a_string() -> None:
     with pytest.raises(TypeError, match="sentence 0, token 1 is int"):
         encode_sentences([["a", 7]])  # type: ignore[list-item]
 
 
-def test_ids_are_the_integers_that_torch_expects() -> None:
+def test_ids_are_int64() -> None:
     assert encode_words(["a"]).dtype == torch.int64

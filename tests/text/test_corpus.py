@@ -31,12 +31,12 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
-def plain_sentences() -> list[list[str]]:
-    found = [elmore.tokenize(s) for line in TEXT for s in split_sentences(line)]
-    return [words for words in found if words]
+def expected_sentences() -> list[list[str]]:
+    sentences = [elmore.tokenize(s) for line in TEXT for s in split_sentences(line)]
+    return [words for words in sentences if words]
 
 
-def sentences_of(corpus: Corpus) -> list[list[str]]:
+def decoded_sentences(corpus: Corpus) -> list[list[str]]:
     words = corpus.words()
     return [
         [words[i] for i in corpus.tokens[a:b]]
@@ -45,14 +45,14 @@ def sentences_of(corpus: Corpus) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_corpus_holds_the_text(
+def test_corpus_contains_the_text(
     text: Path, tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(corpus_module, "_LINES_AT_ONCE", 7)
-    monkeypatch.setattr(corpus_module, "_REWRITTEN_AT_ONCE", 11)
+    monkeypatch.setattr(corpus_module, "_LINES_PER_CHUNK", 7)
+    monkeypatch.setattr(corpus_module, "_TOKENS_PER_CHUNK", 11)
     corpus = encode_corpus([text], tmp_path / "cache", workers=workers)
-    expected = plain_sentences()
-    assert sentences_of(corpus) == [["<S>", *words, "</S>"] for words in expected]
+    expected = expected_sentences()
+    assert decoded_sentences(corpus) == [["<S>", *words, "</S>"] for words in expected]
     counts = Counter(word for words in expected for word in words)
     assert dict(zip(corpus.words()[3:], corpus.counts[3:], strict=True)) == counts
     assert corpus.words()[:3] == ["<S>", "</S>", "<UNK>"]
@@ -62,42 +62,42 @@ def test_the_corpus_holds_the_text(
     assert corpus.facts["words"] == sum(counts.values())
 
 
-def test_the_same_text_is_encoded_once(text: Path, tmp_path: Path) -> None:
-    pieces = []
+def test_same_text_is_encoded_once(text: Path, tmp_path: Path) -> None:
+    encoded = []
 
-    def watch(stream):
-        for piece in stream:
-            pieces.append(piece)
-            yield piece
+    def watch(chunks):
+        for chunk in chunks:
+            encoded.append(chunk)
+            yield chunk
 
     cache = tmp_path / "cache"
     first = encode_corpus([text], cache, workers=1, watch=watch)
-    assert pieces
-    count = len(pieces)
+    assert encoded
+    count = len(encoded)
     moved = text.rename(tmp_path / "renamed.xz")
     again = encode_corpus([moved], cache, workers=1, watch=watch)
     assert again.folder == first.folder
-    assert len(pieces) == count
+    assert len(encoded) == count
     other = encode_corpus([moved], cache, TextConfig(sentences="lines"), workers=1)
     assert other.folder != first.folder
     both = encode_corpus([moved, moved], cache, workers=1)
     assert both.num_sentences == 2 * first.num_sentences
 
 
-def test_who_comes_second_waits_and_finds_it(text: Path, tmp_path: Path) -> None:
+def test_second_process_waits_and_uses_the_result_of_the_first(text: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     folder = encode_corpus([text], cache, workers=1).folder
-    theirs = folder.rename(tmp_path / "theirs")
+    other_result = folder.rename(tmp_path / "other")
     with ThreadPoolExecutor(1) as thread:
-        with FileLock(cache / f"{folder.name}.lock"):  # as if somebody else were encoding it
+        with FileLock(cache / f"{folder.name}.lock"):  # as if another process were encoding
             second = thread.submit(encode_corpus, [text], cache, workers=1)
             with pytest.raises(TimeoutError):
                 second.result(timeout=0.5)
-            number = theirs.rename(folder).stat().st_ino  # and has done so now
-        assert second.result().folder.stat().st_ino == number
+            inode = other_result.rename(folder).stat().st_ino  # the other process is done
+        assert second.result().folder.stat().st_ino == inode
 
 
-def test_what_a_killed_run_left_is_removed(text: Path, tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_run_are_removed(text: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     name = encode_corpus([text], cache, workers=1).folder.name
     (cache / name).replace(cache / f".{name}.0123abcd.tmp")
@@ -105,39 +105,39 @@ def test_what_a_killed_run_left_is_removed(text: Path, tmp_path: Path) -> None:
     assert {path.name for path in cache.iterdir()} == {name, f"{name}.lock"}
 
 
-def test_pre_tokenized_lines_are_taken_as_they_are(tmp_path: Path) -> None:
+def test_pretokenized_lines_are_kept(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("He doesn't . Mr.\n\n  \nB\n")
     config = TextConfig(tokenizer="whitespace", sentences="lines")
     corpus = encode_corpus([tmp_path / "t.txt"], tmp_path / "c", config, workers=1)
-    assert sentences_of(corpus) == [
+    assert decoded_sentences(corpus) == [
         ["<S>", "He", "doesn't", ".", "Mr.", "</S>"], ["<S>", "B", "</S>"],
     ]  # fmt: skip
 
 
-def test_the_vocabulary_is_the_first_words(text: Path, tmp_path: Path) -> None:
+def test_vocabulary_contains_the_most_frequent_words(text: Path, tmp_path: Path) -> None:
     corpus = encode_corpus([text], tmp_path / "c", workers=1)
     assert list(corpus.vocabulary(max_size=5, min_count=1)) == corpus.words()[:5]
     frequent = corpus.vocabulary(max_size=1000, min_count=60)
-    counts = Counter(word for words in plain_sentences() for word in words)
+    counts = Counter(word for words in expected_sentences() for word in words)
     assert set(frequent.words[3:]) == {word for word, count in counts.items() if count >= 60}
 
 
 @pytest.mark.parametrize("width", [12, 50])
-def test_characters_of_all_words(text: Path, tmp_path: Path, width: int) -> None:
+def test_characters_equal_encode_words(text: Path, tmp_path: Path, width: int) -> None:
     corpus = encode_corpus([text], tmp_path / "c", workers=1)
     expected = encode_words(corpus.words(), width).numpy()
-    for _ in range(2):
+    for _ in range(2):  # writes the file, then reads it
         np.testing.assert_array_equal(corpus.characters(width), expected)
 
 
 @pytest.mark.parametrize("content", ["", "\n\n  \n"])
-def test_text_without_words_is_named_and_leaves_nothing(tmp_path: Path, content: str) -> None:
+def test_text_without_words_is_rejected_and_leaves_no_files(tmp_path: Path, content: str) -> None:
     (tmp_path / "t.txt").write_text(content)
     with pytest.raises(InputError, match=r"no words in .*t.txt"):
         encode_corpus([tmp_path / "t.txt"], tmp_path / "c", workers=1)
     assert {path.suffix for path in (tmp_path / "c").iterdir()} == {".lock"}
 
 
-def test_what_is_no_corpus_is_named(tmp_path: Path) -> None:
+def test_folder_without_corpus_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not an encoded corpus"):
         Corpus(tmp_path)

@@ -1,4 +1,4 @@
-"""Oracles: what was written, and Python's own codecs."""
+"""Oracles: the written lines, and Python's codecs."""
 
 import bz2
 import gzip
@@ -12,8 +12,8 @@ from elmore.errors import InputError
 from elmore.text import lines
 from elmore.text.lines import read_lines
 
-TEXT = "first\n\nthird \u00e9\r\nlast without an end"
-EXPECTED = ["first", "", "third \u00e9", "last without an end"]
+TEXT = "first\n\nthird \u00e9\r\nlast without a line break"
+EXPECTED = ["first", "", "third \u00e9", "last without a line break"]
 
 
 @pytest.mark.parametrize(
@@ -26,12 +26,12 @@ EXPECTED = ["first", "", "third \u00e9", "last without an end"]
         ("t.zst", lambda raw: pa.compress(raw, "zstd", asbytes=True)),
     ],
 )
-def test_lines_of_plain_and_compressed_files(tmp_path: Path, name: str, compress) -> None:
+def test_plain_and_compressed_files_are_read(tmp_path: Path, name: str, compress) -> None:
     (tmp_path / name).write_bytes(compress(TEXT.encode()))
     assert list(read_lines(tmp_path / name)) == EXPECTED
 
 
-def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+def test_byte_order_mark_is_removed(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_bytes("a\nb".encode("utf-8-sig"))
     assert list(read_lines(tmp_path / "t.txt")) == ["a", "b"]
 
@@ -40,31 +40,27 @@ def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     ("raw", "message"),
     [
         (b"fine\nbad \xff byte\n", r"t.txt, line 2: byte 0xff at position 4 is not UTF-8"),
-        (b"fine\nfine\nbad \0 too\n", r"t.txt, line 3: a NUL character"),
+        (b"fine\nfine\nbad \0 too\n", r"t.txt, line 3: NUL character"),
     ],
 )
-def test_what_is_not_text_is_refused_with_its_line(
-    tmp_path: Path, raw: bytes, message: str
-) -> None:
+def test_invalid_text_is_rejected_with_its_line(tmp_path: Path, raw: bytes, message: str) -> None:
     (tmp_path / "t.txt").write_bytes(raw)
-    with pytest.raises(InputError, match=message + ".*replace-invalid"):
+    with pytest.raises(InputError, match=message + ".*replace_invalid"):
         list(read_lines(tmp_path / "t.txt"))
 
 
-def test_what_is_not_text_is_replaced_when_asked(tmp_path: Path) -> None:
+def test_replace_invalid_replaces_invalid_bytes_and_nul(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_bytes(b"a\xffb\nc\0d")
     assert list(read_lines(tmp_path / "t.txt", replace_invalid=True)) == ["a\ufffdb", "c\ufffdd"]
 
 
-def test_a_line_without_end_is_refused_unread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_long_line_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "MAX_LINE", 10)
     (tmp_path / "t.txt").write_bytes(b"0123456789\n" + b"x" * 1000)
-    found = read_lines(tmp_path / "t.txt")
-    assert next(found) == "0123456789"
+    remaining = read_lines(tmp_path / "t.txt")
+    assert next(remaining) == "0123456789"
     with pytest.raises(InputError, match="line 2: more than 10 bytes without a line break"):
-        next(found)
+        next(remaining)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +72,7 @@ def test_a_line_without_end_is_refused_unread(
         ("t.zst", lambda raw: pa.compress(raw, "zstd", asbytes=True)),
     ],
 )
-def test_a_truncated_archive_is_named(tmp_path: Path, name: str, compress) -> None:
+def test_truncated_compressed_file_is_rejected(tmp_path: Path, name: str, compress) -> None:
     whole = compress("".join(f"line {i}\n" for i in range(10_000)).encode())
     (tmp_path / name).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InputError, match=rf"{name}, after line \d+: damaged"):

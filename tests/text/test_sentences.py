@@ -1,4 +1,7 @@
-"""Oracle: the definition. Batches themselves are tested with characters and vocabularies."""
+"""Oracle: the definition of a group.
+
+Batches are tested in test_characters.py and test_vocabulary.py.
+"""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,13 +10,12 @@ from elmore.text.sentences import group_by_length
 
 
 @given(st.lists(st.integers(1, 50)), st.integers(1, 200))
-def test_groups_hold_every_sentence_once_and_fit_when_padded(
+def test_groups_contain_every_sentence_once_and_fit_when_padded(
     lengths: list[int], max_tokens: int
 ) -> None:
     groups = list(group_by_length(lengths, max_tokens))
-    assert sorted(row for group in groups for row in group) == list(range(len(lengths)))
-    for group in groups:
-        longest = max(lengths[row] for row in group)
-        assert longest * len(group) <= max_tokens or len(group) == 1
-    ends = [max(lengths[row] for row in group) for group in groups]
-    assert ends == sorted(ends)
+    assert sorted(index for group in groups for index in group) == list(range(len(lengths)))
+    longest = [max(lengths[index] for index in group) for group in groups]
+    for group, length in zip(groups, longest, strict=True):
+        assert length * len(group) <= max_tokens or len(group) == 1
+    assert longest == sorted(longest)

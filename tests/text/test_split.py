@@ -1,4 +1,4 @@
-"""Oracle: sentences split by hand; nothing of the text may be lost."""
+"""Oracles: sentences split by hand; the text, which may lose only whitespace."""
 
 import pytest
 from hypothesis import given
@@ -28,16 +28,16 @@ from elmore.text.split import split_sentences
         ("  ", []),
     ],
 )
-def test_sentences(text: str, sentences: list[str]) -> None:
+def test_sentences_equal_those_split_by_hand(text: str, sentences: list[str]) -> None:
     assert split_sentences(text) == sentences
 
 
 @given(st.text(st.sampled_from("aB .!?\"')(\u3002\u201d3\n")) | st.text())
-def test_nothing_is_lost(text: str) -> None:
+def test_only_whitespace_is_removed(text: str) -> None:
     assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
 
 
-def test_a_long_word_costs_no_more_than_its_length() -> None:
-    """Seconds if it were quadratic, hours for the longest lines."""
+def test_time_is_linear_in_the_length_of_a_word() -> None:
+    """Quadratic time would take seconds here, and hours for the longest lines."""
     text = "x" * 400_000 + ". " + "Mr. A " * 50_000
     assert len(split_sentences(text)) == 2

@@ -1,1 +1,1 @@
-"""(1) Text to ids: lines, tokens, characters."""
+"""(1) Text to ids: lines, sentences, tokens, character ids."""

@@ -1,10 +1,10 @@
-"""Words as characters: the only input that the paper's biLM ever sees.
+"""Words to character ids, the input of the paper's biLM.
 
-A word is its UTF-8 bytes between a begin-word and an end-word marker, padded to a fixed
-width. There is no word vocabulary, so no word is out of vocabulary (section 3.4).
+A word is encoded as its UTF-8 bytes between a begin-word (BOW) and an end-word (EOW) id, padded to
+a fixed width. There is no input vocabulary, so no word is out of vocabulary (section 3.4).
 
-The ids are those of the released ELMo weights: 0 is "no token here", a byte `b` is `b + 1`,
-and five markers follow the 256 bytes:
+The ids are those of the released ELMo weights: 0 pads sentences, a byte `b` has the id `b + 1`, and
+five special ids follow the 256 bytes:
 
     a    ->  BOW  98  EOW  PAD PAD ...
     <S>  ->  BOW BOS  EOW  PAD PAD ...
@@ -27,23 +27,23 @@ NUM_CHARACTERS = 262
 WIDTH = 50
 
 SPECIAL_WORDS: Mapping[str, int] = {BOS_WORD: BOS, EOS_WORD: EOS}
-"""Words that are one id instead of their spelling."""
+"""Words that are encoded as a single id instead of their bytes."""
 
 
 def encode_words(
     words: Sequence[str], width: int = WIDTH, special: Mapping[str, int] = SPECIAL_WORDS
 ) -> Int[Tensor, "N C"]:
-    """Return the `width` character ids of each word; bytes that do not fit are dropped.
+    """Return `width` character ids for each word, truncated or padded.
 
-    The cut may fall inside a character, and lone surrogates, which UTF-8 cannot express, vanish:
-    both as in the released code.
+    As in the released code, truncation may split a multi-byte character, and lone surrogates, which
+    UTF-8 cannot encode, are dropped.
     """
-    spellings = [word.encode("utf-8", "ignore")[: width - 2] for word in words]
-    lengths = np.fromiter(map(len, spellings), dtype=np.int64, count=len(words))
+    encoded = [word.encode("utf-8", "ignore")[: width - 2] for word in words]
+    lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(words))
     ids = np.full((len(words), width), PAD, dtype=np.int64)
     ids[:, 0] = BOW
-    inside = np.arange(width - 2) < lengths[:, None]
-    ids[:, 1:-1][inside] = np.frombuffer(b"".join(spellings), dtype=np.uint8).astype(np.int64) + 1
+    is_byte = np.arange(width - 2) < lengths[:, None]
+    ids[:, 1:-1][is_byte] = np.frombuffer(b"".join(encoded), dtype=np.uint8).astype(np.int64) + 1
     ids[np.arange(len(words)), lengths + 1] = EOW
     for i, word in enumerate(words):
         if word in special:
@@ -57,12 +57,16 @@ def encode_sentences(
     width: int = WIDTH,
     special: Mapping[str, int] = SPECIAL_WORDS,
 ) -> TokenBatch:
-    """Encode tokenized sentences as one padded batch of characters.
+    """Encode tokenized sentences as one padded batch of character ids.
 
     Args:
         sentences: Lists of tokens.
-        width: Ids per token, the model's `config.max_characters`.
-        special: Words with an id of their own; pass `SPECIAL_WORDS | {"<mask>": 250}` to give a
-            word a byte that UTF-8 never uses (AllenNLP's `tokens_to_add`).
+        width: Character ids per token: `config.max_characters` of the model.
+        special: Words that are encoded as a single id. To add one, as with AllenNLP's
+            `tokens_to_add`, use an id that no UTF-8 byte has:
+            `SPECIAL_WORDS | {"<mask>": 250}`.
+
+    Raises:
+        TypeError: If a sentence is not a sequence of strings.
     """
     return batch_sentences(sentences, partial(encode_words, width=width, special=special))

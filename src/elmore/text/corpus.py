@@ -1,14 +1,14 @@
-"""Text files to one encoded corpus on disk, made once and mapped into memory ever after.
+"""Text files to an encoded corpus on disk, encoded once and memory-mapped from then on.
 
-A token is the number of its word among all words of the text, the most frequent ones first. So
-the vocabulary of a language model is the first V of them, and the words beyond it keep their
-spelling, which the biLM reads.
+Tokens are stored as word ids, which are assigned by decreasing frequency. The output vocabulary of
+a language model is therefore the first V words. Words outside it are still in `words.txt`, because
+the biLM reads their characters.
 
-    tokens.u32     <S> w w w </S> <S> w w </S> ...   every sentence between its boundaries
-    starts.i64     where each sentence starts, and where the last one ends
-    words.txt      <S> </S> <UNK>, then all words by falling frequency
-    counts.i64     how often each occurs
-    corpus.json    what it was made of
+    tokens.u32     <S> w w w </S> <S> w w </S> ...   word ids with boundary tokens
+    starts.i64     offset of each sentence in tokens.u32, then the end of the last sentence
+    words.txt      <S> </S> <UNK>, then all words by decreasing frequency
+    counts.i64     number of occurrences of each word
+    corpus.json    source files, text settings and totals
 """
 
 import hashlib
@@ -38,32 +38,35 @@ from elmore.text.tokenize import TokenizerName, get_tokenizer
 from elmore.text.vocabulary import UNK_WORD, Vocabulary
 
 BOS, EOS = range(2)
-_MARKERS = (BOS_WORD, EOS_WORD, UNK_WORD)
-_FORMAT = 1  # to be raised when the same text would be encoded differently
-_LINES_AT_ONCE = 1000
-_WORDS_AT_ONCE = 1 << 16
-_REWRITTEN_AT_ONCE = 1 << 24
+_SPECIAL_WORDS = (BOS_WORD, EOS_WORD, UNK_WORD)
+_FORMAT = 1  # increase when the encoding of a text changes, so that cached corpora are not reused
+_LINES_PER_CHUNK = 1000
+_WORDS_PER_CHUNK = 1 << 16
+_TOKENS_PER_CHUNK = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextConfig:
-    """How text becomes sentences of tokens."""
+    """How to split text into sentences and tokens."""
 
     tokenizer: TokenizerName = "moses"
-    """`whitespace` for text that is tokenized already."""
+    """`whitespace` is for text that is already tokenized."""
 
     language: str = "en"
-    """ISO 639-1 code, for the rules of the tokenizer and the sentence splitter."""
+    """ISO 639-1 code; selects the rules of the tokenizer and the sentence splitter."""
 
     sentences: Literal["split", "lines"] = "split"
-    """Split each line into sentences, or take it as one."""
+    """`split` splits each line into sentences; `lines` treats each line as one sentence."""
 
     replace_invalid: bool = False
-    """Turn bytes that are not UTF-8 into U+FFFD, instead of refusing the text."""
+    """Replace invalid UTF-8 with U+FFFD instead of raising an error."""
 
 
 class Corpus:
-    """An encoded corpus, mapped from its folder."""
+    """An encoded corpus, memory-mapped from its folder.
+
+    S sentences, W distinct words, C characters.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -77,43 +80,43 @@ class Corpus:
 
     @property
     def num_sentences(self) -> int:
-        """Sentences in the corpus."""
+        """Number of sentences."""
         return len(self.starts) - 1
 
     @property
     def lengths(self) -> Int[np.ndarray, " S"]:
-        """Tokens of each sentence, its boundaries included."""
+        """Number of tokens per sentence, including its two boundary tokens."""
         return np.diff(self.starts)
 
     @property
     def num_tokens(self) -> int:
-        """Words to predict: every word, and the boundary at the end of each sentence."""
+        """Number of predictions per direction: one per word and one boundary token per sentence."""
         return len(self.tokens) - self.num_sentences
 
     def words(self) -> list[str]:
-        """Return all distinct words, the markers first, then by falling frequency."""
-        # Not splitlines: a word may hold a Unicode line separator.
+        """Return all distinct words: `<S>`, `</S>`, `<UNK>`, then by decreasing frequency."""
+        # Not splitlines: a word may contain a Unicode line separator.
         return (self.folder / "words.txt").read_text(encoding="utf-8").split("\n")[:-1]
 
     def targets(self, vocabulary: Vocabulary) -> Int[np.ndarray, " W"]:
-        """Return, for each word, its number in a vocabulary: that of `<UNK>` if it is not there."""
+        """Return the vocabulary id of each word, or that of `<UNK>` if it is out of vocabulary."""
         return np.fromiter(map(vocabulary.number, self.words()), np.int64, len(self.counts))
 
-    def characters(self, width: int) -> Int[np.ndarray, "N C"]:
-        """Return the character ids of all words, mapped from a file that is made on first use."""
+    def characters(self, width: int) -> Int[np.ndarray, "W C"]:
+        """Return the character ids of all words, memory-mapped from a file written on first use."""
         path = self.folder / f"characters-{width}.u16"
         if not path.exists():
             words = self.words()
             with atomic_file(path) as temporary, temporary.open("wb") as file:
-                for start in range(0, len(words), _WORDS_AT_ONCE):
-                    ids = encode_words(words[start : start + _WORDS_AT_ONCE], width)
+                for start in range(0, len(words), _WORDS_PER_CHUNK):
+                    ids = encode_words(words[start : start + _WORDS_PER_CHUNK], width)
                     ids.numpy().astype(np.uint16).tofile(file)
         return np.memmap(path, np.uint16, "r").reshape(-1, width)
 
     def vocabulary(self, *, max_size: int, min_count: int) -> Vocabulary:
-        """Return the words that a language model predicts: frequent enough, and not too many."""
-        enough = int((self.counts[len(_MARKERS) :] >= min_count).sum())
-        size = min(len(_MARKERS) + enough, max_size)
+        """Return up to `max_size` of the words that occur at least `min_count` times."""
+        num_frequent = int((self.counts[len(_SPECIAL_WORDS) :] >= min_count).sum())
+        size = min(len(_SPECIAL_WORDS) + num_frequent, max_size)
         return Vocabulary(islice(self.words(), size))
 
 
@@ -125,15 +128,18 @@ def encode_corpus(
     workers: int | None = None,
     watch: Callable[[Iterator["Encoded"]], Iterator["Encoded"]] = iter,
 ) -> Corpus:
-    """Encode text files, or find them encoded already: the cache goes by content.
+    """Encode text files, or open the cached result for the same content and settings.
 
     Args:
-        files: Text files, compressed or not; see `read_lines`.
+        files: Text files, optionally compressed; see `read_lines`.
         cache: Folder of encoded corpora.
-        config: How text becomes tokens.
-        workers: Processes that tokenize; all cores if not given. In a script of your own, more than
-            one needs the usual `if __name__ == "__main__":`.
-        watch: Wraps the stream of encoded pieces, to show how far it is.
+        config: How to split text into sentences and tokens.
+        workers: Number of tokenizer processes; by default one per core. With more than one, guard a
+            script's entry point with `if __name__ == "__main__":`.
+        watch: Wraps the iterator over encoded chunks, for example to show progress.
+
+    Raises:
+        InputError: If there are no files, a file is not valid text, or the files have no words.
     """
     config = config or TextConfig()
     if not files:
@@ -143,27 +149,32 @@ def encode_corpus(
     folder = cache / _fingerprint(files, config)
     if not folder.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        with FileLock(cache / f"{folder.name}.lock"):  # who comes second finds it encoded
-            if not folder.exists():
+        with FileLock(cache / f"{folder.name}.lock"):
+            if not folder.exists():  # another process may have encoded it in the meantime
                 remove_leftovers(folder)
                 with atomic_folder(folder) as temporary:
-                    pieces = _encode_in_parallel(
-                        _pieces(files, config), config, workers or os.cpu_count() or 1
+                    chunks = _encode_in_parallel(
+                        _read_chunks(files, config), config, workers or os.cpu_count() or 1
                     )
-                    _write(temporary, watch(pieces), files, config)
+                    _write(temporary, watch(chunks), files, config)
     return Corpus(folder)
 
 
 class Encoded(NamedTuple):
-    """Some lines of text: the words in them, tokens as rows of those, sentence by sentence."""
+    """A chunk of lines, encoded with ids that are local to the chunk."""
 
     words: list[str]
+    """Distinct words in order of first occurrence."""
+
     tokens: np.ndarray
+    """Indices into `words`, of all sentences, without boundary tokens."""
+
     lengths: np.ndarray
+    """Number of words per sentence."""
 
 
 def sentences_of(lines: Iterable[str], config: TextConfig) -> Iterator[list[str]]:
-    """Split lines into tokenized sentences; those without words are left out."""
+    """Split lines into tokenized sentences; sentences without words are skipped."""
     tokenize = get_tokenizer(config.tokenizer, config.language)
     for line in lines:
         split = split_sentences(line, config.language) if config.sentences == "split" else [line]
@@ -171,110 +182,113 @@ def sentences_of(lines: Iterable[str], config: TextConfig) -> Iterator[list[str]
 
 
 def encode_lines(lines: Iterable[str], config: TextConfig) -> Encoded:
-    """Split, tokenize and number some lines."""
-    row: dict[str, int] = {}
+    """Split lines into sentences and tokens, and encode them."""
+    ids: dict[str, int] = {}
     tokens: list[int] = []
     lengths: list[int] = []
     for words in sentences_of(lines, config):
-        tokens += [row.setdefault(word, len(row)) for word in words]
+        tokens += [ids.setdefault(word, len(ids)) for word in words]
         lengths.append(len(words))
-    return Encoded(list(row), np.array(tokens, np.uint32), np.array(lengths, np.int64))
+    return Encoded(list(ids), np.array(tokens, np.uint32), np.array(lengths, np.int64))
 
 
 def _fingerprint(files: Sequence[Path], config: TextConfig) -> str:
-    """Name the content: the same bytes in the same order, treated in the same way."""
-    treatment = {**asdict(config), "format": _FORMAT}
+    """Hash everything that the encoded corpus depends on."""
+    settings = {**asdict(config), "format": _FORMAT}
     if config.tokenizer == "moses" or config.sentences == "split":
-        treatment["sacremoses"] = version("sacremoses")
-    digest = hashlib.blake2b(json.dumps(treatment, sort_keys=True).encode(), digest_size=16)
+        settings["sacremoses"] = version("sacremoses")
+    digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16)
     for path in files:
-        digest.update(path.suffix.encode())
+        digest.update(path.suffix.encode())  # decides how the file is decompressed
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "blake2b").digest())
     return digest.hexdigest()
 
 
-def _pieces(files: Iterable[Path], config: TextConfig) -> Iterator[list[str]]:
+def _read_chunks(files: Iterable[Path], config: TextConfig) -> Iterator[list[str]]:
     for path in files:
         lines = read_lines(path, replace_invalid=config.replace_invalid)
-        while piece := list(islice(lines, _LINES_AT_ONCE)):
-            yield piece
+        while chunk := list(islice(lines, _LINES_PER_CHUNK)):
+            yield chunk
 
 
 def _encode_in_parallel(
-    pieces: Iterator[list[str]], config: TextConfig, workers: int
+    chunks: Iterator[list[str]], config: TextConfig, workers: int
 ) -> Iterator[Encoded]:
-    """Encode pieces in several processes, and yield them in their order."""
+    """Encode chunks of lines in several processes, and yield the results in order."""
     if workers == 1:
-        yield from (encode_lines(piece, config) for piece in pieces)
+        yield from (encode_lines(chunk, config) for chunk in chunks)
         return
-    waiting: deque[Future[Encoded]] = deque()
+    pending: deque[Future[Encoded]] = deque()
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        for piece in pieces:
-            waiting.append(pool.submit(encode_lines, piece, config))
-            if len(waiting) > 2 * workers:  # no more in memory than keeps everyone busy
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        for chunk in chunks:
+            pending.append(pool.submit(encode_lines, chunk, config))
+            if len(pending) > 2 * workers:  # bounds memory, and still keeps every worker busy
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
 
 def _write(
-    folder: Path, pieces: Iterator[Encoded], files: Sequence[Path], config: TextConfig
+    folder: Path, chunks: Iterator[Encoded], files: Sequence[Path], config: TextConfig
 ) -> None:
-    """Write tokens by first appearance, then number them anew by frequency."""
-    number = {word: i for i, word in enumerate(_MARKERS)}
+    """Write tokens with ids by first occurrence, then replace these by ids by frequency."""
+    id_of = {word: i for i, word in enumerate(_SPECIAL_WORDS)}
     counts = np.zeros(1 << 16, np.int64)
     starts = [np.zeros(1, np.int64)]
     with (folder / "tokens.u32").open("wb") as file:
-        for piece in pieces:
-            numbers = np.array([number.setdefault(w, len(number)) for w in piece.words], np.uint32)
-            while len(number) > len(counts):
+        for chunk in chunks:
+            ids = np.array([id_of.setdefault(w, len(id_of)) for w in chunk.words], np.uint32)
+            while len(id_of) > len(counts):
                 counts = np.concatenate([counts, np.zeros_like(counts)])
-            framed, ends = _frame(numbers[piece.tokens], piece.lengths)
-            counts[: len(number)] += np.bincount(framed, minlength=len(number))
-            starts.append(file.tell() // framed.itemsize + ends)
-            framed.tofile(file)
-    counts = counts[: len(number)]
+            tokens, ends = _add_boundaries(ids[chunk.tokens], chunk.lengths)
+            counts[: len(id_of)] += np.bincount(tokens, minlength=len(id_of))
+            starts.append(file.tell() // tokens.itemsize + ends)
+            tokens.tofile(file)
+    counts = counts[: len(id_of)]
     if not counts.any():
         names = ", ".join(map(str, files))
-        raise InputError(f"no words in {names}; expected text, one paragraph or sentence a line")
-    # A stable order: of equally frequent words the first to appear comes first.
-    order = np.argsort(-counts[len(_MARKERS) :], kind="stable") + len(_MARKERS)
-    order = np.concatenate([np.arange(len(_MARKERS)), order])
-    _renumber(folder / "tokens.u32", order)
+        raise InputError(f"no words in {names}; expected text, one paragraph or sentence per line")
+    # A stable sort keeps words of equal frequency in order of first occurrence.
+    order = np.argsort(-counts[len(_SPECIAL_WORDS) :], kind="stable") + len(_SPECIAL_WORDS)
+    order = np.concatenate([np.arange(len(_SPECIAL_WORDS)), order])
+    _reassign_ids(folder / "tokens.u32", order)
     np.concatenate(starts).tofile(folder / "starts.i64")
     counts[order].tofile(folder / "counts.i64")
-    words = list(number)
+    words = list(id_of)
     with (folder / "words.txt").open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"{words[i]}\n" for i in order)
     facts = {
         "files": [path.name for path in files],
         "text": asdict(config),
         "sentences": int(sum(map(len, starts)) - 1),
-        "words": int(counts[len(_MARKERS) :].sum()),
-        "distinct_words": len(words) - len(_MARKERS),
+        "words": int(counts[len(_SPECIAL_WORDS) :].sum()),
+        "distinct_words": len(words) - len(_SPECIAL_WORDS),
     }
     (folder / "corpus.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
 
 
-def _frame(tokens: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Put boundaries around sentences: [a b c], [2, 1] -> [<S> a b </S> <S> c </S>], [4, 7]."""
+def _add_boundaries(tokens: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Add boundary tokens, and return where each sentence ends.
+
+    [a b c], [2, 1] -> [<S> a b </S> <S> c </S>], [4, 7]
+    """
     ends = np.cumsum(lengths + 2)
-    framed = np.empty(len(tokens) + 2 * len(lengths), np.uint32)
-    inside = np.ones(len(framed), bool)
-    inside[ends - 1] = inside[ends - lengths - 2] = False
-    framed[ends - lengths - 2] = BOS
-    framed[ends - 1] = EOS
-    framed[inside] = tokens
-    return framed, ends
+    with_boundaries = np.empty(len(tokens) + 2 * len(lengths), np.uint32)
+    is_word = np.ones(len(with_boundaries), bool)
+    is_word[ends - 1] = is_word[ends - lengths - 2] = False
+    with_boundaries[ends - lengths - 2] = BOS
+    with_boundaries[ends - 1] = EOS
+    with_boundaries[is_word] = tokens
+    return with_boundaries, ends
 
 
-def _renumber(path: Path, order: np.ndarray) -> None:
-    """Replace each token by its place in `order`, a block at a time."""
-    place = np.empty(len(order), np.uint32)
-    place[order] = np.arange(len(order), dtype=np.uint32)
+def _reassign_ids(path: Path, order: np.ndarray) -> None:
+    """Replace each token id in a file by its index in `order`, one chunk at a time."""
+    new_ids = np.empty(len(order), np.uint32)
+    new_ids[order] = np.arange(len(order), dtype=np.uint32)
     tokens = np.memmap(path, np.uint32, "r+")
-    for start in range(0, len(tokens), _REWRITTEN_AT_ONCE):
-        block = tokens[start : start + _REWRITTEN_AT_ONCE]
-        block[:] = place[block]
+    for start in range(0, len(tokens), _TOKENS_PER_CHUNK):
+        chunk = tokens[start : start + _TOKENS_PER_CHUNK]
+        chunk[:] = new_ids[chunk]
     tokens.flush()

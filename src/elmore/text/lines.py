@@ -1,4 +1,4 @@
-"""Files to lines of text: one sentence a line, UTF-8, plain or compressed."""
+"""Files to lines of text: UTF-8, optionally compressed."""
 
 import bz2
 import codecs
@@ -14,7 +14,7 @@ from typing import BinaryIO, cast
 from elmore.errors import InputError
 
 MAX_LINE = 1_000_000
-"""Bytes in a line. A longer one is no sentence but a file without line breaks."""
+"""Maximum bytes per line. A longer line is taken for a file without line breaks."""
 
 _OPENERS: dict[str, Callable[[Path], object]] = {
     ".gz": gzip.open,
@@ -25,14 +25,14 @@ _OPENERS: dict[str, Callable[[Path], object]] = {
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """Open a file, compressed or not by its suffix; `-` is standard input."""
+    """Open a file for reading, decompressed according to its suffix; `-` is standard input."""
     if str(path) == "-":
         return sys.stdin.buffer
     return cast("BinaryIO", _OPENERS.get(path.suffix, _open_plain)(path))
 
 
 def _open_zstandard(path: Path) -> BinaryIO:
-    import pyarrow as pa  # which has it built in
+    import pyarrow as pa  # includes a Zstandard decoder; Python before 3.14 has none
 
     return io.BufferedReader(pa.input_stream(path, compression="zstd"))
 
@@ -42,12 +42,14 @@ def _open_plain(path: Path) -> BinaryIO:
 
 
 def read_lines(path: Path, *, replace_invalid: bool = False) -> Iterator[str]:
-    """Yield the lines of a file without their ends, reading no more than a line at a time.
+    """Yield the lines of a file without line endings, reading one line at a time.
 
     Args:
-        path: Text file, `.gz`, `.xz`, `.bz2` or `.zst`; `-` for standard input.
-        replace_invalid: Turn bytes that are not UTF-8, and NUL, into U+FFFD instead of refusing
-            the file.
+        path: Text file, optionally `.gz`, `.xz`, `.bz2` or `.zst`; `-` is standard input.
+        replace_invalid: Replace invalid UTF-8 and NUL with U+FFFD instead of raising an error.
+
+    Raises:
+        InputError: If a line is too long or not valid text, or the compressed file is damaged.
     """
     with open_bytes(path) as file:
         number = 0
@@ -60,7 +62,7 @@ def read_lines(path: Path, *, replace_invalid: bool = False) -> Iterator[str]:
                 if len(raw) > MAX_LINE:
                     raise InputError(
                         f"{path}, line {number}: more than {MAX_LINE:,} bytes without a line "
-                        "break; expected one sentence a line. Split the text into sentences first."
+                        "break; expected one sentence or paragraph per line. Add line breaks."
                     )
                 yield _decode(raw, path, number, replace_invalid)
         except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
@@ -75,8 +77,8 @@ def _decode(raw: bytes, path: Path, number: int, replace_invalid: bool) -> str:
     if replace_invalid:
         return raw.decode("utf-8", "replace").replace("\0", "\ufffd")
     hint = (
-        "Convert the file to UTF-8, or use the option replace-invalid, where there is one, to put "
-        "U+FFFD in its place."
+        "Convert the file to UTF-8 or, where the replace_invalid option is available, use it to "
+        "replace invalid characters with U+FFFD."
     )
     try:
         line = raw.decode("utf-8")
@@ -86,5 +88,5 @@ def _decode(raw: bytes, path: Path, number: int, replace_invalid: bool) -> str:
             f"is not UTF-8. {hint}"
         ) from error
     if "\0" in line:
-        raise InputError(f"{path}, line {number}: a NUL character; expected text. {hint}")
+        raise InputError(f"{path}, line {number}: NUL character; expected text. {hint}")
     return line

@@ -1,4 +1,4 @@
-"""Sentences to a padded batch, whatever a token's ids are: characters or a word number.
+"""Sentences to a padded batch of character ids or vocabulary ids.
 
 [[a, b], [c]]  ->  <S> a b </S>      mask  1 1 1 1
                    <S> c </S> _            1 1 1 0
@@ -16,11 +16,14 @@ BOS_WORD, EOS_WORD = "<S>", "</S>"
 
 Sentence = Sequence[str]
 EncodeWords = Callable[[Sequence[str]], Tensor]
-"""Words to their ids: (N,) word numbers, or (N, C) characters. No id is all zero."""
+"""Words to ids: (N,) vocabulary ids or (N, C) character ids. 0 is reserved for padding."""
 
 
 class TokenBatch(NamedTuple):
-    """A padded batch of sentences, each framed by `<S>` and `</S>`."""
+    """A padded batch of sentences, each between `<S>` and `</S>`.
+
+    B sentences, T tokens including the boundary tokens, W words, C characters.
+    """
 
     ids: Int[Tensor, "B T *C"]
     mask: Bool[Tensor, "B T"]
@@ -31,17 +34,18 @@ class TokenBatch(NamedTuple):
 
     @property
     def word_mask(self) -> Bool[Tensor, "B W"]:
-        """Mark the words alone: n words and two markers fill n + 2 positions."""
+        """Mask of the words, without the boundary tokens."""
+        # n words fill n + 2 positions: dropping two columns leaves n of them.
         return self.mask[:, 2:]
 
 
 def frame(words: Sentence) -> list[str]:
-    """Put a sentence between its boundary markers."""
+    """Add the boundary tokens `<S>` and `</S>`."""
     return [BOS_WORD, *words, EOS_WORD]
 
 
 def batch_sentences(sentences: Iterable[Sentence], encode_words: EncodeWords) -> TokenBatch:
-    """Encode tokenized sentences as one padded batch. No sentences give a batch of none."""
+    """Encode tokenized sentences as one padded batch, which is empty if there are none."""
     framed = [frame(check_sentence(words, i)) for i, words in enumerate(sentences)]
     ids = encode_words(list(chain.from_iterable(framed)))
     if not framed:
@@ -53,12 +57,12 @@ def batch_sentences(sentences: Iterable[Sentence], encode_words: EncodeWords) ->
 
 
 def check_sentence(words: Sentence, index: int) -> Sentence:
-    """Return the sentence if it is a sequence of tokens."""
+    """Return the sentence; raise a `TypeError` with its index if it is not a list of strings."""
     if isinstance(words, str):
-        # A str is a sequence of one-letter tokens: silently wrong, so refuse it.
+        # A string is a sequence of strings, too: each letter would silently become a token.
         raise TypeError(
             f"sentence {index} is a string ({words[:40]!r}); expected a list of tokens. "
-            "Split it first, for example with elmore.tokenize(sentence)."
+            "Tokenize it first, for example with elmore.tokenize(sentence)."
         )
     if not isinstance(words, Sequence):
         raise TypeError(
@@ -75,12 +79,15 @@ def check_sentence(words: Sentence, index: int) -> Sentence:
 
 
 def group_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
-    """Yield the numbers of sentences of like length, few enough for `max_tokens` when padded."""
+    """Yield groups of sentence indices, sorted by length, of up to `max_tokens` when padded.
+
+    A sentence that is longer than `max_tokens` is a group of its own.
+    """
     group: list[int] = []
-    for row in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if group and lengths[row] * (len(group) + 1) > max_tokens:
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if group and lengths[index] * (len(group) + 1) > max_tokens:
             yield group
             group = []
-        group.append(row)
+        group.append(index)
     if group:
         yield group

@@ -1,7 +1,7 @@
-"""Paragraphs to sentences, by punctuation and a list of abbreviations.
+"""Paragraphs to sentences, by punctuation and Moses's list of abbreviations.
 
-Rule-based and without a model, so that any language with a full stop works; the abbreviations
-are those of Moses.
+The rules need no trained model and apply to any language that ends sentences with a period or its
+full-width equivalent.
 """
 
 import re
@@ -24,13 +24,13 @@ _LONGEST_ABBREVIATION = 40
 
 
 def split_sentences(text: str, language: str = "en") -> list[str]:
-    """Cut a paragraph where a sentence ends and another one begins."""
+    """Split a paragraph into sentences, stripped of surrounding whitespace."""
     bounds = pairwise([0, *sentence_starts(text, language), len(text)])
     return [sentence for start, end in bounds if (sentence := text[start:end].strip())]
 
 
 def sentence_starts(text: str, language: str = "en") -> Iterator[int]:
-    """Yield the characters of a paragraph where its second sentence begins, its third, ..."""
+    """Yield the character offset of each sentence of a paragraph except the first."""
     abbreviations, before_numbers = _abbreviations(language)
     start = 0
     for end in _END.finditer(text):
@@ -39,8 +39,9 @@ def sentence_starts(text: str, language: str = "en") -> Iterator[int]:
             if not (following.isupper() or following.isdigit() or _has_no_case(following)):
                 continue
             if end["stop"] == "." and not end["closing"]:
-                near = max(start, end.start() - _LONGEST_ABBREVIATION)
-                word = _LAST_WORD.search(text, near, end.start())[0]  # type: ignore[index]
+                # A bounded search keeps the total time linear in the length of the text.
+                first = max(start, end.start() - _LONGEST_ABBREVIATION)
+                word = _LAST_WORD.search(text, first, end.start())[0]  # type: ignore[index]
                 is_initial = len(word) == 1 and word.isupper()
                 is_acronym = "." in word and word[-1:].isupper()
                 if is_initial or is_acronym or word in abbreviations:
@@ -57,7 +58,7 @@ def _has_no_case(char: str) -> bool:
 
 @cache
 def _abbreviations(language: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return words whose full stop ends no sentence, always and before a number."""
+    """Return abbreviations that never end a sentence, and those that do not before a number."""
     from sacremoses import MosesTokenizer
 
     moses = MosesTokenizer(lang=language)

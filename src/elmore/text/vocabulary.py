@@ -1,6 +1,6 @@
-"""Words by number: targets of the language model, and input of word-input models.
+"""Words to vocabulary ids: targets of the language model, and input of word-input models.
 
-A vocabulary file has one word a line: `<S>`, `</S>`, `<UNK>`, then words by falling frequency.
+A vocabulary file has one word per line: `<S>`, `</S>`, `<UNK>`, then words by decreasing frequency.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,32 +15,36 @@ from elmore.text.lines import read_lines
 from elmore.text.sentences import BOS_WORD, EOS_WORD, Sentence, TokenBatch, batch_sentences
 
 UNK_WORD = "<UNK>"
-_NOT_A_WORD = "!!!MAXTERMID"  # the 1 Billion Word Benchmark's vocabulary ends with this line
+_END_OF_FILE = "!!!MAXTERMID"  # last line of the 1 Billion Word Benchmark's vocabulary; not a word
 
 
 class Vocabulary:
-    """An ordered set of words that holds the two boundaries and the unknown word."""
+    """An ordered set of words that includes `<S>`, `</S>` and `<UNK>`.
+
+    Raises:
+        InputError: If one of the three is missing, or a word is listed twice.
+    """
 
     def __init__(self, words: Iterable[str]) -> None:
         self.words = list(words)
-        self._number = {word: i for i, word in enumerate(self.words)}
-        if len(self._number) < len(self.words):
-            twice = next(word for i, word in enumerate(self.words) if self._number[word] != i)
-            raise InputError(f"the vocabulary lists {twice!r} more than once")
-        # Without these the peers fall back on index -1: the last word's vector, silently.
-        missing = [word for word in (BOS_WORD, EOS_WORD, UNK_WORD) if word not in self._number]
+        self._ids = {word: i for i, word in enumerate(self.words)}
+        if len(self._ids) < len(self.words):
+            duplicate = next(word for i, word in enumerate(self.words) if self._ids[word] != i)
+            raise InputError(f"the vocabulary lists {duplicate!r} more than once")
+        # bilm-tf accepts such a file, and then silently uses the vector of the last word.
+        missing = [word for word in (BOS_WORD, EOS_WORD, UNK_WORD) if word not in self._ids]
         if missing:
             raise InputError(
                 f"the vocabulary lacks {', '.join(missing)}; "
-                "expected <S>, </S> and <UNK> among its words, one a line"
+                "expected one word per line, including <S>, </S> and <UNK>"
             )
-        self._unknown = self._number[UNK_WORD]
+        self._unknown_id = self._ids[UNK_WORD]
 
     @classmethod
     def read(cls, path: Path) -> "Vocabulary":
-        """Read a vocabulary file."""
+        """Read a vocabulary file. Raises `InputError` if it is not valid."""
         words = list(filter(None, map(str.strip, read_lines(path))))
-        if words[-1:] == [_NOT_A_WORD]:
+        if words[-1:] == [_END_OF_FILE]:
             del words[-1]
         try:
             return cls(words)
@@ -58,16 +62,16 @@ class Vocabulary:
         return iter(self.words)
 
     def __contains__(self, word: str) -> bool:
-        return word in self._number
+        return word in self._ids
 
     def number(self, word: str) -> int:
-        """Return a word's line in the file, counted from 0; that of `<UNK>` if it has none."""
-        return self._number.get(word, self._unknown)
+        """Return the vocabulary id: the line number from 0, or that of `<UNK>`."""
+        return self._ids.get(word, self._unknown_id)
 
     def encode_words(self, words: Sequence[str]) -> Int[Tensor, " N"]:
-        """Return the input ids of words: their number + 1, for 0 means "no token here"."""
+        """Return input ids: vocabulary ids plus 1, because 0 is padding."""
         return torch.tensor([self.number(word) + 1 for word in words], dtype=torch.int64)
 
     def encode_sentences(self, sentences: Iterable[Sentence]) -> TokenBatch:
-        """Encode tokenized sentences as one padded batch of word ids."""
+        """Encode tokenized sentences as one padded batch of input ids."""
         return batch_sentences(sentences, self.encode_words)

@@ -1,19 +1,20 @@
-"""A corpus to windows of tokens for truncated back-propagation, packed without waste.
+"""A corpus to windows of tokens for truncated backpropagation through time, without padding.
 
-Each of B rows is a stream of sentences, cut into windows of T tokens. A row that has come to the
-end of its sentence takes the next one at once, so that no position is empty. `</S>` is predicted
-and never read, nothing is predicted across the border of two sentences:
+Each of the B rows of a batch reads one sentence after another, in windows of T tokens. When a row
+reaches the end of a sentence, it continues with the next sentence, so there is no padding. `</S>`
+is only a target and never an input, and no target lies in another sentence than its input:
 
-    row 0   read     <S> He sat | by <S> Banks
-            predict  He  sat by | </S> Banks fail
+    row 0   input    <S> He sat | by <S> Banks
+            target   He  sat by | </S> Banks fail
 
-The backward language model has streams of its own, in another order, and reads each sentence from
-its end. This is bilm-tf's packing, with an order that can be repeated.
+The backward language model reads the sentences in a different order, each from its end, with `<S>`
+as the last target. The packing is that of bilm-tf, except that the order of sentences depends only
+on the seed.
 
-A sentence that is embedded starts from a zero state, so that is how it is learned, too; the
-released code lets the state of whatever sentence came before go on.
+By default, the LSTM state is reset at the start of each sentence, as in `Embedder.embed`. bilm-tf
+carries the state over from the previous sentence of the row; `carry_state` does the same.
 
-2 directions, B rows, T tokens, N distinct words, C characters.
+2 directions, B rows, T tokens, N distinct words, C characters, S sentences, W words of the corpus.
 """
 
 from collections.abc import Mapping
@@ -26,45 +27,43 @@ from torch import Tensor
 
 from elmore.text.corpus import BOS, EOS, Corpus
 
-AHEAD, BEHIND = 0, 1
-_STEP = (+1, -1)  # where a direction reads on
+FORWARD, BACKWARD = 0, 1
+_STEP = (+1, -1)  # offset from an input to its target, by direction
 _DISTINCT_MULTIPLE = 256
 
 
 class LMBatch(NamedTuple):
-    """One window of every row: forward language model first, backward one second."""
+    """One window of every row; index 0 is the forward language model, 1 the backward one."""
 
     distinct: Int[Tensor, "N ..."]
-    """Ids of the distinct words of the window: their characters, or their numbers.
+    """Character ids or vocabulary ids of the distinct words of the window.
 
-    Rows of zeros may follow, which no word refers to.
+    May end with rows of zeros that `words` does not refer to.
     """
 
     words: Int[Tensor, "2 B T"]
-    """What is read, as rows of `distinct`."""
+    """Input words, as indices into `distinct`."""
 
     targets: Int[Tensor, "2 B T"]
-    """What is predicted, as numbers of the vocabulary."""
+    """Words to predict, as vocabulary ids."""
 
     continues: Bool[Tensor, "2 B T"]
-    """Where a token goes on from the one before it; elsewhere the state starts from zero."""
+    """True where the LSTM continues from the previous token; False where its state is reset."""
 
 
 class Windows:
-    """An endless stream of windows, epoch after epoch, in an order that only the seed decides.
-
-    The state is a value: a stream that starts from `state()` goes on as this one would.
+    """An infinite sequence of windows, epoch after epoch, in an order determined by the seed.
 
     Args:
-        corpus: The text.
-        targets: For each word of the corpus, the number that is predicted for it.
-        max_characters: Characters of a word that are read (C).
-        rows: Streams of sentences (B).
-        steps: Tokens in a window (T).
-        seed: Decides the order.
-        carry_state: Go on from sentence to sentence, as the released code does.
-        sentences: The sentences to read; all if not given.
-        state: Where to go on.
+        corpus: The encoded corpus.
+        targets: Target id of each word of the corpus; see `Corpus.targets`.
+        max_characters: Character ids per word (C).
+        rows: Rows of a batch (B).
+        steps: Tokens per window (T).
+        seed: Determines the order of sentences.
+        carry_state: Carry the LSTM state over from one sentence to the next, as bilm-tf does.
+        sentences: Indices of the sentences to read; all by default.
+        state: A result of `state()`, to resume from there.
     """
 
     def __init__(
@@ -87,44 +86,43 @@ class Windows:
         self._characters = corpus.characters(max_characters)
         self._steps = steps
         self._carry_state = carry_state
-        self._streams = [
-            _Streams(corpus.starts, sentences, direction, rows=rows, seed=seed)
-            for direction in (AHEAD, BEHIND)
+        self._readers = [
+            _Reader(corpus.starts, sentences, direction, rows=rows, seed=seed)
+            for direction in (FORWARD, BACKWARD)
         ]
         if state is not None:
             self._restore(state)
 
     def next(self, rows: slice = slice(None)) -> LMBatch:
-        """Return the next window, or the part of it that some rows make up."""
-        read = np.stack([streams.next(self._steps)[rows] for streams in self._streams])
-        predicted = read + np.array(_STEP)[:, None, None]
-        tokens = self._corpus.tokens[read]
+        """Return the next window, or a slice of its rows."""
+        inputs = np.stack([reader.next(self._steps)[rows] for reader in self._readers])
+        targets = inputs + np.array(_STEP)[:, None, None]
+        tokens = self._corpus.tokens[inputs]
         distinct, words = np.unique(tokens, return_inverse=True)
-        starts = tokens == np.array([BOS, EOS])[:, None, None]  # what a direction reads first
-        # Filled up with rows of zeros, which nothing refers to: tensors of few different sizes
-        # let memory be used again, where ever new ones would tear it to pieces.
+        starts = tokens == np.array([BOS, EOS])[:, None, None]  # first token, by direction
+        # Padded to a multiple, because tensors of ever new sizes would fragment GPU memory.
         size = len(distinct) + -len(distinct) % _DISTINCT_MULTIPLE
         characters = np.zeros((size, self._characters.shape[1]), np.int64)
         characters[: len(distinct)] = self._characters[distinct]
         return LMBatch(
             distinct=torch.from_numpy(characters),
-            words=torch.from_numpy(words.reshape(read.shape)),
-            targets=torch.from_numpy(self._targets[self._corpus.tokens[predicted]]),
+            words=torch.from_numpy(words.reshape(inputs.shape)),
+            targets=torch.from_numpy(self._targets[self._corpus.tokens[targets]]),
             continues=torch.from_numpy(~starts | self._carry_state),
         )
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return where every row is."""
-        found = [streams.state() for streams in self._streams]
-        return {name: np.stack([state[name] for state in found]) for name in found[0]}
+        """Return the position of every row, from which a new `Windows` can resume."""
+        states = [reader.state() for reader in self._readers]
+        return {name: np.stack([state[name] for state in states]) for name in states[0]}
 
     def _restore(self, state: Mapping[str, np.ndarray]) -> None:
-        for direction, streams in enumerate(self._streams):
-            streams.restore({name: values[direction] for name, values in state.items()})
+        for direction, reader in enumerate(self._readers):
+            reader.restore({name: values[direction] for name, values in state.items()})
 
 
-class _Streams:
-    """The rows of one direction: in which sentence each is, and what is left of it."""
+class _Reader:
+    """Positions of all rows of one direction, and the sentences that they read next."""
 
     def __init__(
         self,
@@ -144,8 +142,8 @@ class _Streams:
         self._begin_epoch(0)
 
     def _begin_epoch(self, epoch: int, taken: int = 0) -> None:
-        draw = np.random.default_rng([self._seed, epoch, self._direction])
-        self._order = draw.permutation(self._sentences)
+        rng = np.random.default_rng([self._seed, epoch, self._direction])
+        self._order = rng.permutation(self._sentences)
         self._epoch = epoch
         self._taken = taken
 
@@ -155,32 +153,32 @@ class _Streams:
         sentence = self._order[self._taken]
         start, end = map(int, self._starts[sentence : sentence + 2])
         self._taken += 1
-        self._position[row] = start if self._direction == AHEAD else end - 1
-        self._left[row] = end - start - 1  # the last token is predicted, not read
+        self._position[row] = start if self._direction == FORWARD else end - 1
+        self._left[row] = end - start - 1  # the last token is only a target
 
     def next(self, steps: int) -> Int[np.ndarray, "B T"]:
-        """Return the positions in the corpus that each row reads next."""
+        """Return the indices in `Corpus.tokens` of the next `steps` inputs of each row."""
         position, left, step = self._position, self._left, _STEP[self._direction]
-        begins: list[int] = []
+        starts: list[int] = []
         lengths: list[int] = []
         for row in range(len(position)):
-            need = steps
-            while need:
+            needed = steps
+            while needed:
                 if not left[row]:
                     self._take_sentence(row)
-                length = min(left[row], need)
-                begins.append(position[row])
+                length = min(left[row], needed)
+                starts.append(position[row])
                 lengths.append(length)
                 position[row] += step * length
                 left[row] -= length
-                need -= length
-        # Every run of positions at once: its begin, and how far into the run each place is.
+                needed -= length
+        # Expand all (start, length) ranges at once.
         ends = np.cumsum(lengths)
-        into = np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
-        return (np.repeat(begins, lengths) + step * into).reshape(len(position), steps)
+        offsets = np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
+        return (np.repeat(starts, lengths) + step * offsets).reshape(len(position), steps)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return what `restore` takes."""
+        """Return the argument of `restore`."""
         return {
             "epoch": np.array(self._epoch),
             "taken": np.array(self._taken),
@@ -189,7 +187,7 @@ class _Streams:
         }
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from a state."""
+        """Resume from a state."""
         self._begin_epoch(int(state["epoch"]), int(state["taken"]))
         self._position = state["position"].tolist()
         self._left = state["left"].tolist()
