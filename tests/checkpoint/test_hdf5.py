@@ -1,4 +1,4 @@
-"""Oracles: the vectors that were published with the released code; numpy; files that go round."""
+"""Oracles: vectors published with the released code; a biLM in NumPy; files before a round trip."""
 
 import json
 from pathlib import Path
@@ -20,37 +20,39 @@ from tests.oracles.releases import VARIANTS, Variant, drop, write_release
 SENTENCE = ["the", "bank", "of", "a", "Straße", "."]
 
 
-def streams_of(folder: Path) -> list[list[list[str]]]:
+def read_documents(folder: Path) -> list[list[list[str]]]:
     [file] = folder.glob("*sentences.json")
-    return [[s.split() for s in stream] for stream in json.loads(file.read_text())]
+    return [[s.split() for s in document] for document in json.loads(file.read_text())]
 
 
 @torch.no_grad()
-def test_reproduces_the_published_vectors_in_batches_of_three(published: Path) -> None:
+def test_batches_of_three_documents_equal_the_published_vectors(published: Path) -> None:
     bilm = read_hdf5(published / "lm_weights.hdf5", published / "options.json")
-    streams = streams_of(published)
-    state = None  # the released code carries it from one batch to the next
+    documents = read_documents(published)
+    state = None  # the released code carries the state over to the next batch
     for i in range(10):
-        batch = [stream[i] for stream in streams]
+        batch = [document[i] for document in documents]
         layers, state = bilm(*encode_sentences(batch), state)
         for row, words in enumerate(batch):
             with h5py.File(published / f"lm_embeddings_{row}.hdf5") as file:
                 expected = np.concatenate(file[str(i)][...], axis=-1)  # forward, backward
-            found = layers[row, -1, 1 : len(words) + 1]
-            np.testing.assert_allclose(found, expected, rtol=0, atol=5e-6)
+            vectors = layers[row, -1, 1 : len(words) + 1]
+            np.testing.assert_allclose(vectors, expected, rtol=0, atol=5e-6)
 
 
-@pytest.mark.parametrize("stream", range(3))
-def test_reproduces_the_published_vectors_as_one_text(published: Path, stream: int) -> None:
+@pytest.mark.parametrize("document", range(3))
+def test_embedding_with_carried_state_equals_the_published_vectors(
+    published: Path, document: int
+) -> None:
     elmo = load(published / "lm_weights.hdf5", device="cpu")
-    found = elmo.embed(streams_of(published)[stream], layers="top", carry_state=True)
-    with h5py.File(published / f"lm_embeddings_{stream}.hdf5") as file:
-        for i, vectors in enumerate(found):
+    sentences = elmo.embed(read_documents(published)[document], layers="top", carry_state=True)
+    with h5py.File(published / f"lm_embeddings_{document}.hdf5") as file:
+        for i, vectors in enumerate(sentences):
             expected = np.concatenate(file[str(i)][...], axis=-1)
             np.testing.assert_allclose(vectors, expected, rtol=0, atol=5e-6)
 
 
-def test_reproduces_the_published_token_vectors(published: Path) -> None:
+def test_word_vectors_equal_the_published_ones(published: Path) -> None:
     if not (published / "elmo_token_embeddings.hdf5").exists():
         pytest.skip("this fixture has no token vectors")
     elmo = load(published / "lm_weights.hdf5", device="cpu")
@@ -61,8 +63,8 @@ def test_reproduces_the_published_token_vectors(published: Path) -> None:
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_written_files_hold_what_was_read(name: str, tmp_path: Path) -> None:
-    """Read by the numpy oracle, which knows nothing of our parameters."""
+def test_written_files_give_the_same_vectors_in_numpy(name: str, tmp_path: Path) -> None:
+    """The biLM in NumPy reads HDF5 datasets and shares no code with `BiLM`."""
     release = write_release(tmp_path / "theirs", VARIANTS[name])
     bilm = read_hdf5(release.weights_file, release.options_file)
     write_hdf5(bilm, tmp_path / "ours.hdf5", tmp_path / "ours.json")
@@ -76,38 +78,38 @@ def test_written_files_hold_what_was_read(name: str, tmp_path: Path) -> None:
     expected, _ = released_bilm.embed(
         SENTENCE, release.weights, release.options, vocabulary=release.vocabulary
     )
-    found, _ = released_bilm.embed(SENTENCE, weights, options, vocabulary=release.vocabulary)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    vectors, _ = released_bilm.embed(SENTENCE, weights, options, vocabulary=release.vocabulary)
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
     if not release.vocabulary:
-        assert options["char_cnn"]["n_characters"] == 262  # what bilm-tf insists on
-        assert "CNN_proj/W_proj" in weights  # what AllenNLP insists on
+        assert options["char_cnn"]["n_characters"] == 262  # required by bilm-tf
+        assert "CNN_proj/W_proj" in weights  # required by AllenNLP
 
 
-def test_usual_files_go_round_to_the_byte(tmp_path: Path) -> None:
+def test_round_trip_preserves_weights_and_options(tmp_path: Path) -> None:
     release = write_release(tmp_path, VARIANTS["usual"])
     bilm = read_hdf5(release.weights_file, release.options_file)
     write_hdf5(bilm, tmp_path / "again.hdf5", tmp_path / "again.json")
     with h5py.File(tmp_path / "again.hdf5") as file:
         for name, array in release.weights.items():
-            if name.endswith("/B"):  # the forget gate's 1 was added and taken away
+            if name.endswith("/B"):  # adding and subtracting 1 rounds the forget gate's bias
                 np.testing.assert_allclose(file[name][...], array, atol=1e-7)
             else:
                 np.testing.assert_array_equal(file[name][...], array)
     assert json.loads((tmp_path / "again.json").read_text()) == release.options
 
 
-def test_a_table_that_has_the_padding_row_is_read_too(tmp_path: Path) -> None:
+def test_character_table_with_a_padding_row_is_read(tmp_path: Path) -> None:
     release = write_release(tmp_path, VARIANTS["usual"])
     expected = Embedder(read_hdf5(*release[:2])).embed([SENTENCE])
     with h5py.File(release.weights_file, "r+") as file:
         padded = np.concatenate([np.zeros((1, 3), np.float32), file["char_embed"][...]])
         del file["char_embed"]
         file["char_embed"] = padded
-    found = Embedder(read_hdf5(*release[:2])).embed([SENTENCE])
-    np.testing.assert_array_equal(found[0], expected[0])
+    vectors = Embedder(read_hdf5(*release[:2])).embed([SENTENCE])
+    np.testing.assert_array_equal(vectors[0], expected[0])
 
 
-def test_float64_weights_are_read_as_float32(tmp_path: Path) -> None:
+def test_float64_weights_are_loaded_as_float32(tmp_path: Path) -> None:
     release = write_release(tmp_path, VARIANTS["usual"])
     with h5py.File(release.weights_file, "r+") as file:
         table = file["char_embed"][...].astype(np.float64)
@@ -117,10 +119,9 @@ def test_float64_weights_are_read_as_float32(tmp_path: Path) -> None:
     assert {p.dtype for p in bilm.parameters()} == {torch.float32}
 
 
-def test_an_original_size_options_file_makes_the_papers_model(tmp_path: Path) -> None:
-    config = BiLMConfig()
+def test_default_config_has_the_size_of_the_released_model() -> None:
     with torch.device("meta"):
-        bilm = BiLM(config)
+        bilm = BiLM(BiLMConfig())
     assert sum(p.numel() for p in bilm.parameters()) == 93_600_864
 
 
@@ -133,27 +134,27 @@ def test_an_original_size_options_file_makes_the_papers_model(tmp_path: Path) ->
         (lambda o: o["lstm"].update(dim="many"), "invalid literal"),
         (lambda o: o["char_cnn"].update(activation="gelu"), "activation must be relu or tanh"),
         (lambda o: o.update(bidirectional=False), "expected a bidirectional one"),
-        (lambda o: o["lstm"].update(dim=12), r"W_0 has shape \(12, 40\).*asks for \(12, 48\)"),
+        (lambda o: o["lstm"].update(dim=12), r"W_0 has shape \(12, 40\).*requires \(12, 48\)"),
         (lambda o: o["lstm"].update(n_layers=3), "lacks 6 of the .* weights"),
-        (lambda o: o["char_cnn"].update(n_highway=3), "first 'CNN_high_2/W_carry'"),
+        (lambda o: o["char_cnn"].update(n_highway=3), "such as 'CNN_high_2/W_carry'"),
         (lambda o: o["char_cnn"].update(filters=[[1, 4]]), r"W_carry has shape|W_proj has shape"),
-        (drop("char_cnn"), "must hold 'embedding'"),
+        (drop("char_cnn"), "the weights have no dataset 'embedding'"),
     ],
 )
-def test_options_that_do_not_fit_are_named(tmp_path: Path, damage, message: str) -> None:
+def test_mismatched_options_are_rejected(tmp_path: Path, damage, message: str) -> None:
     release = write_release(tmp_path, Variant(edit_options=damage))
     with pytest.raises(InputError, match=message):
         read_hdf5(release.weights_file, release.options_file)
 
 
-def test_a_file_that_is_not_hdf5_is_named(tmp_path: Path) -> None:
+def test_file_that_is_not_hdf5_is_rejected(tmp_path: Path) -> None:
     release = write_release(tmp_path, VARIANTS["usual"])
     release.weights_file.write_text("<html>404</html>")
     with pytest.raises(InputError, match="is not a readable HDF5 file"):
         read_hdf5(release.weights_file, release.options_file)
 
 
-def test_a_truncated_hdf5_is_named(tmp_path: Path) -> None:
+def test_truncated_hdf5_file_is_rejected(tmp_path: Path) -> None:
     release = write_release(tmp_path, VARIANTS["usual"])
     whole = release.weights_file.read_bytes()
     release.weights_file.write_bytes(whole[: len(whole) // 2])
@@ -162,7 +163,7 @@ def test_a_truncated_hdf5_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["not json", "[]", "\xff"])
-def test_options_that_are_not_json_are_named(tmp_path: Path, text: str) -> None:
+def test_options_that_are_not_json_are_rejected(tmp_path: Path, text: str) -> None:
     release = write_release(tmp_path, VARIANTS["usual"])
     release.options_file.write_bytes(text.encode("latin-1"))
     with pytest.raises(InputError, match=r"options.json (is not JSON|has no section 'lstm')"):

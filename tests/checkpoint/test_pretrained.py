@@ -1,4 +1,4 @@
-"""Oracle: the same model loaded by its plain name."""
+"""Oracle: the same model loaded from explicit paths."""
 
 import shutil
 import tarfile
@@ -27,51 +27,53 @@ def vectors(*args: object, **kwargs: object) -> np.ndarray:
     return load(*args, device="cpu", **kwargs).embed([SENTENCE])[0]  # type: ignore[arg-type]
 
 
-def test_released_files_by_every_name(release: Release, tmp_path: Path) -> None:
+def test_files_directories_and_archives_load_the_same_model(
+    release: Release, tmp_path: Path
+) -> None:
     expected = vectors(release.weights_file, options=release.options_file)
     folder = release.weights_file.parent
-    names: list[object] = [release.weights_file, str(release.weights_file), folder]
+    models: list[object] = [release.weights_file, str(release.weights_file), folder]
     for kind in ("zip", "gztar", "xztar"):
-        names.append(shutil.make_archive(str(tmp_path / "flat"), kind, folder))
-        names.append(shutil.make_archive(str(tmp_path / "nested"), kind, tmp_path, "release"))
+        models.append(shutil.make_archive(str(tmp_path / "flat"), kind, folder))
+        models.append(shutil.make_archive(str(tmp_path / "nested"), kind, tmp_path, "release"))
     write_directory(read_hdf5(release.weights_file, release.options_file), tmp_path / "own")
-    names += [tmp_path / "own", shutil.make_archive(str(tmp_path / "o"), "zip", tmp_path / "own")]
-    for name in names:
-        np.testing.assert_array_equal(vectors(name), expected, err_msg=str(name))
+    models += [tmp_path / "own", shutil.make_archive(str(tmp_path / "o"), "zip", tmp_path / "own")]
+    for model in models:
+        np.testing.assert_array_equal(vectors(model), expected, err_msg=str(model))
 
 
-def test_options_named_as_the_weights_are_found(release: Release, tmp_path: Path) -> None:
+def test_options_with_the_prefix_of_the_weights_are_used(release: Release, tmp_path: Path) -> None:
     shutil.copy(release.weights_file, tmp_path / "elmo_weights.hdf5")
     shutil.copy(release.options_file, tmp_path / "elmo_options.json")
     assert vectors(tmp_path / "elmo_weights.hdf5").shape == (3, 5, 12)
 
 
-def test_a_word_input_model_takes_its_vocabulary(tmp_path: Path) -> None:
+def test_word_input_model_uses_its_vocabulary_file(tmp_path: Path) -> None:
     release = write_release(tmp_path / "r", VARIANTS["word input"])
-    beside = vectors(release.weights_file)
+    expected = vectors(release.weights_file)
     vocab = shutil.move(tmp_path / "r" / "vocab.txt", tmp_path / "words.txt")
-    np.testing.assert_array_equal(vectors(release.weights_file, vocab=vocab), beside)
-    with pytest.raises(InputError, match="reads words, so it needs its vocabulary"):
+    np.testing.assert_array_equal(vectors(release.weights_file, vocab=vocab), expected)
+    with pytest.raises(InputError, match="is a word-input model; pass the path of its vocabulary"):
         load(release.weights_file)
     (tmp_path / "words.txt").write_text("\n".join(VOCABULARY[:-1]))
-    with pytest.raises(InputError, match="has 8 words, the model's table 9"):
+    with pytest.raises(InputError, match="has 8 words; the embedding table of the model has 9"):
         load(release.weights_file, vocab=vocab)
 
 
-def test_a_word_input_folder_keeps_its_vocabulary(tmp_path: Path) -> None:
+def test_word_input_directory_includes_its_vocabulary(tmp_path: Path) -> None:
     release = write_release(tmp_path / "r", VARIANTS["word input"])
     bilm, vocabulary, *_ = read_pretrained(release.weights_file)
     write_directory(bilm, tmp_path / "own", vocabulary=vocabulary)
     np.testing.assert_array_equal(vectors(tmp_path / "own"), vectors(release.weights_file))
 
 
-def test_a_word_input_bilm_needs_a_vocabulary(tmp_path: Path) -> None:
+def test_word_input_bilm_needs_a_vocabulary(tmp_path: Path) -> None:
     release = write_release(tmp_path, VARIANTS["word input"])
     with pytest.raises(InputError, match="reads words: pass its vocabulary"):
         Embedder(read_hdf5(release.weights_file, release.options_file))
 
 
-def test_models_that_ship_are_found_by_name(
+def test_included_models_are_found_by_name(
     release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bilm = read_hdf5(release.weights_file, release.options_file)
@@ -86,19 +88,19 @@ def test_models_that_ship_are_found_by_name(
     expected = vectors(release.weights_file, options=release.options_file)
     np.testing.assert_array_equal(vectors(), expected)
     np.testing.assert_array_equal(vectors("old"), expected)
-    # A name is a path first, and never a way around the folder of models.
+    # An existing path takes precedence, and a name cannot leave the directory of models.
     write_directory(bilm, tmp_path / "old")
     assert find_model("old") == Path("old")
     assert find_model("new") == Path("new")
     assert find_model("../shipped/en") == Path("../shipped/en")
 
 
-def test_what_is_no_model_is_named(release: Release, tmp_path: Path) -> None:
+def test_invalid_models_are_rejected(release: Release, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "bad.zip").write_text("no archive")
     with pytest.raises(InputError, match="no such model"):
         load(tmp_path / "nothing")
-    with pytest.raises(InputError, match="holds no model"):
+    with pytest.raises(InputError, match="contains no model"):
         load(tmp_path / "empty")
     with pytest.raises(InputError, match="is not a readable archive"):
         load(tmp_path / "bad.zip")
@@ -116,10 +118,10 @@ def test_what_is_no_model_is_named(release: Release, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="several weight files"):
         load(release.weights_file.parent)
     release.options_file.unlink()
-    with pytest.raises(InputError, match="comes without its options"):
+    with pytest.raises(InputError, match=r"no options.json next to these weights"):
         load(release.weights_file)
 
 
-def test_any_word_list_beside_a_character_model_is_ignored(release: Release) -> None:
-    release.weights_file.with_name("vocab.txt").write_text("no markers here")
+def test_vocabulary_next_to_a_character_model_is_ignored(release: Release) -> None:
+    release.weights_file.with_name("vocab.txt").write_text("not a valid vocabulary")
     assert vectors(release.weights_file).shape == (3, 5, 12)

@@ -72,10 +72,10 @@ def test_invalid_requests_are_rejected(run, text: Path) -> None:
         run("finetune", "there", "a.txt", "-o", "x", "--set", "bilm.dim=3"),
         "cannot change the sizes",
     )
-    refused(run("perplexity", "there", "a.txt"), "there holds no model")
+    refused(run("perplexity", "there", "a.txt"), "there contains no model")
     refused(run("perplexity", "there"), "expected text files")
     refused(run("finetune", "there", "-o", "x"), "expected text files")
-    refused(run("finetune", "there", "a.txt", "-o", "x"), "there holds no model")
+    refused(run("finetune", "there", "a.txt", "-o", "x"), "there contains no model")
     assert not Path("x").exists()
 
 

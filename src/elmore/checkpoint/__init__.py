@@ -1,1 +1,1 @@
-"""Weights on disk: elmore's own directories, and the files of the released models."""
+"""Weights on disk: elmore's checkpoint directories and the files of the released models."""

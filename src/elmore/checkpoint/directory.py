@@ -1,8 +1,7 @@
-"""elmore's own format: a folder with config.json and model.safetensors.
+"""Checkpoint directories, elmore's own format: config.json and model.safetensors.
 
-A language model has softmax.safetensors and vocab.txt besides; a model that reads words has the
-latter alone. Weights may be in several files, model-00001-of-00002.safetensors and so on, where
-one would be too large for those who have to carry it.
+A language model also has softmax.safetensors and vocab.txt; a word-input model has vocab.txt. Large
+weights may be split into several files: model-00001-of-00002.safetensors and so on.
 """
 
 import json
@@ -37,8 +36,9 @@ MODEL_TYPE = "elmo"
 
 Dtype = Literal["float32", "float16"]
 SoftmaxDtype = Literal["float32", "float16", "int8"]
-_PART = "model-{:05}-of-{:05}.safetensors"
-_IS_PART = re.compile(r"model-\d{5}-of-(\d{5})\.safetensors")
+_SHARD = "model-{:05}-of-{:05}.safetensors"
+_IS_SHARD = re.compile(r"model-\d{5}-of-(\d{5})\.safetensors")
+_SCALE = "step"  # name of the int8 scales in softmax.safetensors
 
 
 def write_directory(
@@ -52,17 +52,19 @@ def write_directory(
     softmax_dtype: SoftmaxDtype | None = None,
     max_file_bytes: int | None = None,
 ) -> None:
-    """Save a biLM, and what makes it a language model, as a folder.
+    """Save a biLM, or with `softmax` a language model, as a checkpoint directory.
 
     Args:
         bilm: The model.
-        path: The folder; what is there is replaced.
-        vocabulary: The words that it reads, or predicts.
-        softmax: What it predicts them with.
-        provenance: Where it comes from.
-        dtype: Type of the weights; float16 halves the file.
-        softmax_dtype: Type of the softmax's rows, if another; int8 halves that file again.
-        max_file_bytes: Weights that take more are written to several files.
+        path: The directory, which is replaced if it exists.
+        vocabulary: Input vocabulary of a word-input model, or output vocabulary of the softmax.
+        softmax: Output layer of the language model.
+        provenance: Where the model comes from, in JSON types.
+        dtype: Type of the weights in the file; float16 halves its size.
+        softmax_dtype: Type of the softmax weights; `dtype` by default. int8 takes a quarter of the
+            size of float32.
+        max_file_bytes: Split the weights into files of up to this size. A single tensor is never
+            split.
     """
     with atomic_folder(path) as folder:
         write_files(
@@ -88,17 +90,20 @@ def write_files(
     softmax_dtype: SoftmaxDtype | None = None,
     max_file_bytes: int | None = None,
 ) -> None:
-    """Write the files of a model into a folder that is there; config.json comes last."""
+    """Write the files of a checkpoint into an existing directory, config.json last.
+
+    The arguments are those of `write_directory`.
+    """
     config = {
         "model_type": MODEL_TYPE,
         "elmore_version": elmore.__version__,
         "bilm": asdict(bilm.config),
         "provenance": dict(provenance or {}),
     }
-    for name, tensors in _parts(_state(bilm, dtype), max_file_bytes):
+    for name, tensors in _shards(_state_dict(bilm, dtype), max_file_bytes):
         save_tensors(tensors, folder / name)
     if softmax is not None:
-        save_tensors(_softmax_state(softmax, softmax_dtype or dtype), folder / SOFTMAX)
+        save_tensors(_softmax_state_dict(softmax, softmax_dtype or dtype), folder / SOFTMAX)
     if vocabulary is not None:
         with atomic_file(folder / VOCABULARY) as temporary:
             vocabulary.write(temporary)
@@ -107,41 +112,41 @@ def write_files(
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-def _state(module: nn.Module, dtype: str) -> dict[str, Tensor]:
+def _state_dict(module: nn.Module, dtype: str) -> dict[str, Tensor]:
     return {
         name: value.detach().to("cpu", getattr(torch, dtype)).contiguous()
         for name, value in module.state_dict().items()
     }
 
 
-def _softmax_state(softmax: Softmax, dtype: SoftmaxDtype) -> dict[str, Tensor]:
+def _softmax_state_dict(softmax: Softmax, dtype: SoftmaxDtype) -> dict[str, Tensor]:
     if dtype != "int8":
-        return _state(softmax, dtype)
-    multiples, step = quantize_rows(softmax.weight.detach().cpu())
-    return {**_state(softmax, "float16"), "weight": multiples, "step": step}
+        return _state_dict(softmax, dtype)
+    weight, scale = quantize_rows(softmax.weight.detach().cpu())
+    return {**_state_dict(softmax, "float16"), "weight": weight, _SCALE: scale}
 
 
-def _parts(
+def _shards(
     state: dict[str, Tensor], max_bytes: int | None
 ) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Yield names of files, and the tensors in them: one file, or as many as need be."""
-    parts: list[dict[str, Tensor]] = [{}]
-    room = math.inf if max_bytes is None else max_bytes
+    """Yield the name and the tensors of each file."""
+    shards: list[dict[str, Tensor]] = [{}]
+    limit = math.inf if max_bytes is None else max_bytes
     for name, tensor in state.items():
-        if parts[-1] and sum(t.nbytes for t in parts[-1].values()) + tensor.nbytes > room:
-            parts.append({})
-        parts[-1][name] = tensor
-    if len(parts) == 1:
-        yield WEIGHTS, parts[0]
+        if shards[-1] and sum(t.nbytes for t in shards[-1].values()) + tensor.nbytes > limit:
+            shards.append({})
+        shards[-1][name] = tensor
+    if len(shards) == 1:
+        yield WEIGHTS, shards[0]
         return
-    for i, part in enumerate(parts, 1):
-        yield _PART.format(i, len(parts)), part
+    for i, shard in enumerate(shards, 1):
+        yield _SHARD.format(i, len(shards)), shard
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    """Write a safetensors file that is complete or not there, for all to read."""
+    """Write a safetensors file atomically, with the default permissions of a new file."""
     with atomic_file(path) as temporary:
-        temporary.touch()  # with a new file's rights: safetensors alone lets only the owner read
+        temporary.touch()  # safetensors makes files that only their owner can read
         mode = temporary.stat().st_mode
         try:
             save_file(tensors, temporary, metadata={"format": "pt"})
@@ -151,53 +156,57 @@ def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
 
 
 def read_directory(path: Path) -> BiLM:
-    """Load the biLM of a folder."""
-    config = read_config(path)
-    weights = chain.from_iterable(map(_tensors, _weight_files(path)))
-    sizes = from_mapping(BiLMConfig, config["bilm"], f"{path / CONFIG}: bilm")
-    return build(sizes, weights, str(path / WEIGHTS))
+    """Load the biLM of a checkpoint directory.
+
+    Raises:
+        InputError: If a file is missing or damaged, or the weights do not match config.json.
+    """
+    settings = read_config(path)
+    weights = chain.from_iterable(map(_read_tensors, _weight_files(path)))
+    config = from_mapping(BiLMConfig, settings["bilm"], f"{path / CONFIG}: bilm")
+    return build(config, weights, str(path / WEIGHTS))
 
 
 def _weight_files(path: Path) -> list[Path]:
-    """Return the one file of the weights, or all of the several."""
-    parts = sorted(file for file in path.iterdir() if _IS_PART.fullmatch(file.name))
-    if (path / WEIGHTS).exists() or not parts:
+    """Return model.safetensors or, if the weights are split, all of their files."""
+    shards = sorted(file for file in path.iterdir() if _IS_SHARD.fullmatch(file.name))
+    if (path / WEIGHTS).exists() or not shards:
         return [path / WEIGHTS]
-    count = int(_IS_PART.fullmatch(parts[0].name)[1])  # type: ignore[index]
-    if [file.name for file in parts] != [_PART.format(i, count) for i in range(1, count + 1)]:
-        names = ", ".join(file.name for file in parts)
-        raise InputError(f"{path} should hold {count} files of weights, found {names}")
-    return parts
+    count = int(_IS_SHARD.fullmatch(shards[0].name)[1])  # type: ignore[index]
+    if [file.name for file in shards] != [_SHARD.format(i, count) for i in range(1, count + 1)]:
+        names = ", ".join(file.name for file in shards)
+        raise InputError(f"{path} contains {names}; expected {count} weight files. Copy it again.")
+    return shards
 
 
 def read_softmax(path: Path, vocabulary: Vocabulary, dim: int) -> Softmax:
-    """Load the softmax of a folder, which is that of a language model."""
+    """Load the softmax of a language model from its checkpoint directory."""
     file = path / SOFTMAX
-    state = dict(_tensors(file))
-    if "step" in state:
-        state["weight"] = restore_rows(state["weight"], state.pop("step"))
+    state = dict(_read_tensors(file))
+    if _SCALE in state:
+        state["weight"] = restore_rows(state["weight"], state.pop(_SCALE))
     with on_meta_device():
         softmax = Softmax(dim=dim, vocab_size=len(vocabulary))
-    expected = {name: value.shape for name, value in softmax.state_dict().items()}
-    found = {name: value.shape for name, value in state.items()}
-    if found != expected:
-        raise InputError(f"{file} has the shapes {found}, its vocabulary asks for {expected}")
+    expected = {name: tuple(value.shape) for name, value in softmax.state_dict().items()}
+    shapes = {name: tuple(value.shape) for name, value in state.items()}
+    if shapes != expected:
+        raise InputError(f"{file} has the shapes {shapes}; its vocabulary requires {expected}")
     softmax.load_state_dict({name: value.float() for name, value in state.items()}, assign=True)
     return softmax
 
 
-def _tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
-    """Yield what a file holds, one by one."""
+def _read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of a safetensors file one at a time."""
     try:
         with safe_open(path, "pt") as file:
             names = list(file.keys())
         for name in names:
-            # Opened anew for each: what was read counts as memory until the mapping is closed.
+            # Reopened for each tensor: pages that were read count as memory until the file closes.
             with safe_open(path, "pt") as file:
                 yield name, file.get_tensor(name)
     except FileNotFoundError:
         raise InputError(
-            f"{path.parent} holds no {path.name}; expected one beside {CONFIG}"
+            f"{path.parent} contains no {path.name}; expected it next to {CONFIG}"
         ) from None
     except SafetensorError as error:
         raise InputError(
@@ -206,7 +215,7 @@ def _tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Read what config.json says: the sizes under `bilm`, the origin under `provenance`."""
+    """Read config.json: the configuration is under `bilm`, the origin under `provenance`."""
     file = path / CONFIG
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
@@ -214,7 +223,7 @@ def read_config(path: Path) -> dict[str, Any]:
         raise InputError(f"{file} is not JSON ({error})") from error
     if not isinstance(config, dict) or "bilm" not in config:
         raise InputError(
-            f"{file} does not describe a biLM; expected a folder written by `elmore convert` "
+            f"{file} does not describe a biLM; expected a directory written by `elmore convert` "
             "or `elmore pretrain`"
         )
     return config

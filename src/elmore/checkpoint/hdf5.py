@@ -1,7 +1,7 @@
-"""Released ELMo files, both ways: options.json + HDF5 weights <-> a biLM.
+"""Read and write the format of the released models: options.json and HDF5 weights.
 
-The HDF5 names and layouts are those of bilm-tf, which AllenNLP reads too. A table of rules says
-how each dataset is made of our parameters.
+The format is that of bilm-tf, which AllenNLP also reads. A list of rules maps each HDF5 dataset to
+parameters of `BiLM`.
 """
 
 import json
@@ -24,7 +24,7 @@ from elmore.text.characters import NUM_CHARACTERS
 
 
 class Rule(NamedTuple):
-    """The HDF5 dataset `theirs` holds the parameters `ours`."""
+    """Maps the HDF5 dataset `theirs` to the parameters `ours`, and back."""
 
     theirs: str
     ours: tuple[str, ...]
@@ -33,31 +33,31 @@ class Rule(NamedTuple):
 
 
 def same(theirs: str, ours: str) -> Rule:
-    """Pair a dataset with the parameter that equals it."""
+    """Map a dataset to a parameter without a change."""
     return Rule(theirs, (ours,), lambda x: (x,), lambda x: x)
 
 
 def transposed(theirs: str, ours: str) -> Rule:
-    """TensorFlow computes x @ W, PyTorch x @ W.T."""
+    """Map a matrix to its transpose: TensorFlow computes x @ W, PyTorch x @ W.T."""
     return Rule(theirs, (ours,), lambda x: (x.T,), lambda x: x.T)
 
 
 def convolution(theirs: str, ours: str) -> Rule:
-    """(1, width, in, out) <-> (out, in, width)."""
+    """Map a convolution: (1, width, in, out) <-> (out, in, width)."""
     return Rule(
         theirs, (ours,), lambda x: (x[0].permute(2, 1, 0),), lambda x: x.permute(2, 1, 0)[None]
     )
 
 
 def table(theirs: str, ours: str) -> Rule:
-    """Id 0 means "no token here": our table has a row for it, theirs starts at id 1."""
+    """Map an embedding table. Ours has a row for the padding id 0; theirs starts at id 1."""
     return Rule(
         theirs, (ours,), lambda x: (torch.cat([torch.zeros_like(x[:1]), x]),), lambda x: x[1:]
     )
 
 
 def gates(theirs: str, ours: str, in_dim: int) -> Rule:
-    """One matrix (in + out, 4H) for [input; recurrent], gates i g f o; ours: i f g o."""
+    """Map one matrix (in + out, 4H), gates i g f o, to input and recurrent ones, gates i f g o."""
     return Rule(
         theirs,
         (f"{ours}.input.weight", f"{ours}.recurrent.weight"),
@@ -67,7 +67,7 @@ def gates(theirs: str, ours: str, in_dim: int) -> Rule:
 
 
 def gate_bias(theirs: str, ours: str) -> Rule:
-    """TensorFlow adds 1 to the forget gate when it runs; we store the sum."""
+    """Map the bias of the gates. TensorFlow adds 1 to the forget gate at run time; ours has it."""
     return Rule(
         theirs,
         (f"{ours}.input.bias",),
@@ -77,7 +77,7 @@ def gate_bias(theirs: str, ours: str) -> Rule:
 
 
 def swap_gates(x: Tensor) -> Tensor:
-    """[i g f o] <-> [i f g o], along the first axis."""
+    """Reorder gates along the first axis: [i g f o] <-> [i f g o]."""
     i, second, third, o = x.chunk(4)
     return torch.cat([i, third, second, o])
 
@@ -89,7 +89,7 @@ def _forget_one(x: Tensor) -> Tensor:
 
 
 def rules(config: BiLMConfig, cell: str) -> Iterator[Rule]:
-    """Yield one rule for each dataset; `cell` is where a layer's weights are, by its number."""
+    """Yield one rule per dataset; `cell` is the HDF5 path of a layer, as a format string."""
     if config.vocab_size is not None:
         yield table("embedding", "encode.embed.weight")
     else:
@@ -116,11 +116,15 @@ def rules(config: BiLMConfig, cell: str) -> Iterator[Rule]:
 
 CELL = "MultiRNNCell/Cell{}/LSTMCell"
 ONLY_CELL = "LSTMCell"
-"""How bilm-tf names the cell of a one-layer model, which it can't read back itself."""
+"""HDF5 path of the cell in a one-layer model written by bilm-tf, which cannot read it itself."""
 
 
 def read_hdf5(weights: Path, options: Path) -> BiLM:
-    """Read released files into a biLM, or say exactly what does not fit."""
+    """Load a biLM from HDF5 weights and their options.json.
+
+    Raises:
+        InputError: If a file is missing or damaged, or the two do not match.
+    """
     settings = read_options(options)
     try:
         file = h5py.File(weights)
@@ -128,76 +132,73 @@ def read_hdf5(weights: Path, options: Path) -> BiLM:
         raise InputError(f"{weights}: no such file; expected HDF5 weights") from None
     except OSError as error:
         raise InputError(
-            f"{weights} is not a readable HDF5 file ({error}). Is it complete, and the weight "
-            "file that belongs to these options?"
+            f"{weights} is not a readable HDF5 file ({error}). Was it downloaded completely?"
         ) from error
     with file:
         cell = CELL if "RNN_0/RNN/MultiRNNCell" in file else ONLY_CELL
         config = config_from_options(settings, options, file, cell)
-        table_of = list(rules(config, cell))
-        missing = [rule.theirs for rule in table_of if rule.theirs not in file]
+        mapping = list(rules(config, cell))
+        missing = [rule.theirs for rule in mapping if rule.theirs not in file]
         if missing:
             raise InputError(
-                f"{weights} lacks {len(missing)} of the {len(table_of)} weights that {options} "
-                f"asks for, first {missing[0]!r}. Do the two files belong together?"
+                f"{weights} lacks {len(missing)} of the {len(mapping)} weights that {options} "
+                f"requires, such as {missing[0]!r}. Do the two files belong together?"
             )
-        return build(config, _weights(file, table_of, config, options), str(weights))
+        return build(config, _read_weights(file, mapping, config, options), str(weights))
 
 
-def _weights(
-    file: h5py.File, table_of: Sequence[Rule], config: BiLMConfig, options: Path
+def _read_weights(
+    file: h5py.File, mapping: Sequence[Rule], config: BiLMConfig, options: Path
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield our parameters, dataset by dataset."""
+    """Yield the names and values of a state dict, one dataset at a time."""
     with on_meta_device():
         expected = BiLM(config).state_dict()
-    for rule in table_of:
+    for rule in mapping:
         shape = rule.write(*(expected[name] for name in rule.ours)).shape
-        found = _tensor(file[rule.theirs])
-        if rule.theirs == "char_embed" and len(found) == NUM_CHARACTERS and not found[0].any():
-            found = found[1:]  # the row of id 0 is there already
-        if found.shape != shape:
+        value = _read_float32(file[rule.theirs])
+        if rule.theirs == "char_embed" and len(value) == NUM_CHARACTERS and not value[0].any():
+            value = value[1:]  # this file has a row for the padding id
+        if value.shape != shape:
             raise InputError(
-                f"{file.filename}: {rule.theirs} has shape {tuple(found.shape)}, {options} asks "
-                f"for {tuple(shape)}. Do the two files belong together?"
+                f"{file.filename}: {rule.theirs} has shape {tuple(value.shape)}; {options} "
+                f"requires {tuple(shape)}. Do the two files belong together?"
             )
-        yield from zip(rule.ours, rule.read(found), strict=True)
+        yield from zip(rule.ours, rule.read(value), strict=True)
 
 
-def _tensor(dataset: Any) -> Tensor:
+def _read_float32(dataset: Any) -> Tensor:
     return torch.from_numpy(np.asarray(dataset[...], dtype=np.float32))
 
 
 def read_options(path: Path) -> Mapping[str, Any]:
-    """Read an options file."""
+    """Read options.json. Raises `InputError` if it is not the options file of an ELMo model."""
     try:
         options = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not JSON ({error}); expected ELMo's options.json") from error
     if not isinstance(options, dict) or not isinstance(options.get("lstm"), dict):
-        raise InputError(
-            f"{path} has no section 'lstm'; expected the options.json of an ELMo model"
-        )
+        raise InputError(f"{path} has no section 'lstm'; expected ELMo's options.json")
     return options
 
 
 def config_from_options(
     options: Mapping[str, Any], where: Path, file: Mapping[str, Any], cell: str
 ) -> BiLMConfig:
-    """Translate released options; keys that are not known here are none of our business.
+    """Convert released options to a configuration; unknown keys are ignored.
 
-    Some sizes are not in the options: whether a projection exists shows in the weights alone.
+    Whether the model has projections is not in the options, so it is read from the weights.
     """
     lstm, cnn = options["lstm"], options.get("char_cnn")
     if options.get("bidirectional") is False:
         raise InputError(
             f"{where} describes a forward language model; expected a bidirectional one"
         )
-    characters: dict[str, Any] = {}
     try:
+        token_encoder: dict[str, Any]
         if cnn is None or ("embedding" in file and "char_embed" not in file):
-            characters = {"vocab_size": _rows(file, "embedding")}
+            token_encoder = {"vocab_size": _vocab_size(file)}
         else:
-            characters = {
+            token_encoder = {
                 "max_characters": int(cnn.get("max_characters_per_token", 50)),
                 "char_dim": int(cnn["embedding"]["dim"]),
                 "filters": tuple((int(width), int(count)) for width, count in cnn["filters"]),
@@ -206,56 +207,56 @@ def config_from_options(
                 "project_filters": "CNN_proj/W_proj" in file,
             }
         return BiLMConfig(
-            **characters,
+            **token_encoder,
             dim=int(lstm["projection_dim"]),
             cell_dim=int(lstm["dim"]),
             project_cells=f"RNN_0/RNN/{cell.format(0)}/W_P_0" in file,
             num_layers=int(lstm.get("n_layers", 1)),
-            # What the released training code takes an absent key to mean.
+            # The default of the released training code.
             residual=bool(lstm.get("use_skip_connections", False)),
             cell_clip=_number_or_none(lstm.get("cell_clip")),
             projection_clip=_number_or_none(lstm.get("proj_clip")),
             dropout=float(options.get("dropout", 0.1)),
         )
     except KeyError as error:
-        raise InputError(f"{where}: the key {error} is missing from these ELMo options") from error
+        raise InputError(f"{where}: the key {error} is missing; expected ELMo options") from error
     except (TypeError, ValueError) as error:
         raise InputError(f"{where}: {error}") from error
 
 
-def _rows(file: Mapping[str, Any], name: str) -> int | None:
-    if name not in file:
+def _vocab_size(file: Mapping[str, Any]) -> int:
+    if "embedding" not in file:
         raise InputError(
-            f"these options describe no characters, so the weights must hold {name!r}, a table of "
-            "word vectors; it is not there"
+            "the options have no section 'char_cnn', which describes a word-input model, but the "
+            "weights have no dataset 'embedding'. Do the two files belong together?"
         )
-    return int(file[name].shape[0])
+    return int(file["embedding"].shape[0])
 
 
 def _number_or_none(value: float | None) -> float | None:
-    # 0 and null both switch the clipping off in the released code.
+    # Both 0 and null disable clipping in the released code.
     return float(value) if value else None
 
 
 def write_hdf5(bilm: BiLM, weights: Path, options: Path) -> None:
-    """Write a biLM as released files that AllenNLP and bilm-tf read."""
+    """Write HDF5 weights and options.json that AllenNLP and bilm-tf can read."""
     state = {name: value.detach().float().cpu() for name, value in bilm.state_dict().items()}
     text = json.dumps(options_from_config(bilm.config), indent=2) + "\n"
-    # Both or neither: the two files are of use only together.
+    # Nested, so that a failure leaves neither file behind.
     with atomic_file(options) as temporary_options, atomic_file(weights) as temporary:
         temporary_options.write_text(text, encoding="utf-8")
-        # Made in memory: the HDF5 library does not survive a disk that fills up under it.
+        # Built in memory, because the HDF5 library crashes if the disk becomes full.
         with h5py.File("weights", "w", driver="core", backing_store=False) as file:
             for rule in rules(bilm.config, CELL):
                 file[rule.theirs] = rule.write(*(state[name] for name in rule.ours)).numpy()
-            for name, array in _absent_projections(bilm.config):
+            for name, array in _identity_projections(bilm.config):
                 file[name] = array
             file.flush()
             temporary.write_bytes(file.id.get_file_image())
 
 
-def _absent_projections(config: BiLMConfig) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the projections that bilm-tf does without and AllenNLP insists on: identities serve."""
+def _identity_projections(config: BiLMConfig) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield identities for projections that the model lacks, because AllenNLP requires them."""
     identity = np.eye(config.dim, dtype=np.float32)
     if config.vocab_size is None and not config.project_filters:
         yield "CNN_proj/W_proj", identity
@@ -267,7 +268,7 @@ def _absent_projections(config: BiLMConfig) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def options_from_config(config: BiLMConfig) -> dict[str, Any]:
-    """Describe a biLM in the words of the released options, as for prediction."""
+    """Convert a configuration to released options, as used for inference."""
     options: dict[str, Any] = {
         "lstm": {
             "dim": config.cell_dim,

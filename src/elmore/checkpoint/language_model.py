@@ -1,4 +1,4 @@
-"""A folder to a language model: the biLM, its softmax and the words that it predicts."""
+"""A checkpoint directory to a language model: the biLM, its softmax and the vocabulary."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from elmore.text.vocabulary import Vocabulary
 
 
 class SavedLanguageModel(NamedTuple):
-    """A language model, the words that it predicts, and where they come from."""
+    """A language model, its output vocabulary, and the provenance from its config.json."""
 
     model: LanguageModel
     vocabulary: Vocabulary
@@ -18,11 +18,15 @@ class SavedLanguageModel(NamedTuple):
 
 
 def read_language_model(path: Path) -> SavedLanguageModel:
-    """Load the language model of a folder, or of an archive of one."""
+    """Load a language model from a checkpoint directory or an archive of one.
+
+    Raises:
+        InputError: If there is no model, or the model has no softmax.
+    """
     bilm, vocabulary, provenance, softmax = read_pretrained(path, with_softmax=True)
     if softmax is None or vocabulary is None:
         raise InputError(
-            f"{path} is no language model: it has no softmax. Expected a folder written by "
-            "`elmore pretrain` or `elmore finetune`."
+            f"{path} is not a language model, because it has no softmax; expected a directory "
+            "written by `elmore pretrain` or `elmore finetune`"
         )
     return SavedLanguageModel(LanguageModel(bilm, softmax).eval(), vocabulary, provenance)

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 @contextmanager
 def on_meta_device() -> Iterator[None]:
-    """Build modules without memory, and without initializing weights that will be replaced."""
+    """Build modules without allocating or initializing their weights."""
     with torch.device("meta"), _SkipNormalInit():
         yield
 

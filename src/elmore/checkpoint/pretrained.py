@@ -1,4 +1,4 @@
-"""Whatever names a model (a folder, released files, an archive) to a biLM."""
+"""Load a biLM from a checkpoint directory, released files, an archive, or a model name."""
 
 import shutil
 import tarfile
@@ -26,20 +26,28 @@ from elmore.errors import InputError
 from elmore.text.vocabulary import Vocabulary
 
 SHIPPED = Path(elmore.__file__).with_name("models")
-"""The models that come with the package, a folder each."""
+"""Models that are included in the package, one directory per model."""
 
 DEFAULT_MODEL = "en"
 CARD = "README.md"
 
 _WEIGHTS = (".hdf5", ".h5")
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-_DAMAGE = (shutil.ReadError, EOFError, zipfile.BadZipFile, tarfile.TarError, zlib.error, LZMAError)
+_ARCHIVE_ERRORS = (
+    shutil.ReadError,
+    EOFError,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    LZMAError,
+)
 
 
 class Pretrained(NamedTuple):
-    """A biLM, where it comes from, and what else its files hold.
+    """A loaded biLM.
 
-    The vocabulary is that of a model that reads words, or, with a softmax, of what it predicts.
+    `vocabulary` is the input vocabulary of a word-input model or, if there is a `softmax`, its
+    output vocabulary.
     """
 
     bilm: BiLM
@@ -49,13 +57,13 @@ class Pretrained(NamedTuple):
 
 
 def find_model(model: Path | str | None) -> Path:
-    """Return where a model is: what is there under its name, else one that ships with elmore."""
+    """Return the path of a model: `model` if it exists, else the included model of that name."""
     if model is None:
         return SHIPPED / DEFAULT_MODEL
     path = Path(model)
     shipped = SHIPPED / path
-    named = len(path.parts) == 1 and (shipped / CONFIG).is_file()
-    return shipped if named and not path.exists() else path
+    is_shipped = len(path.parts) == 1 and (shipped / CONFIG).is_file()
+    return shipped if is_shipped and not path.exists() else path
 
 
 def read_pretrained(
@@ -68,19 +76,23 @@ def read_pretrained(
     """Load a model.
 
     Args:
-        model: A folder written by elmore; released HDF5 weights; a folder or an archive (zip, tar)
-            that holds either; the name of a model that ships with elmore, by default `en`.
-        options: The options.json of HDF5 weights; looked for beside them if not given.
-        vocab: The vocabulary file of a word-input model; looked for beside the weights too.
-        with_softmax: Read the softmax of a language model too, if there is one.
+        model: A checkpoint directory written by elmore; released HDF5 weights; a directory or an
+            archive (zip, tar) that contains either; or the name of a model that is included in
+            elmore. By default `en`, the included English model.
+        options: options.json of HDF5 weights; by default the one next to them.
+        vocab: Vocabulary file of a word-input model; by default vocab.txt next to the weights.
+        with_softmax: Also load the softmax of a language model, if there is one.
+
+    Raises:
+        InputError: If there is no such model, or its files are damaged or do not match.
     """
-    with _unpacked(find_model(model)) as path:
+    with _extracted(find_model(model)) as path:
         weights = _find_weights(path)
         if weights.is_dir():
             bilm, provenance = read_directory(weights), read_config(weights).get("provenance", {})
             folder = weights
         else:
-            from elmore.checkpoint.hdf5 import read_hdf5  # 12 MB, and time, for those who need it
+            from elmore.checkpoint.hdf5 import read_hdf5  # h5py is slow to import
 
             settings = Path(options) if options else _find_options(weights)
             bilm = read_hdf5(weights, settings)
@@ -94,29 +106,29 @@ def read_pretrained(
 
 
 @contextmanager
-def _unpacked(path: Path) -> Iterator[Path]:
-    """Yield the path itself or, for an archive, a temporary folder with its files."""
+def _extracted(path: Path) -> Iterator[Path]:
+    """Yield the path itself or, for an archive, a temporary directory with its files."""
     if not path.exists():
         raise InputError(
-            f"{path}: no such model; expected a folder written by elmore, a folder or an archive "
-            f"with released files, HDF5 weights, or {DEFAULT_MODEL} for the English model that "
-            "ships with elmore"
+            f"{path}: no such model; expected a directory written by elmore, HDF5 weights, a "
+            f"directory or an archive with either, or {DEFAULT_MODEL} for the included English "
+            "model"
         )
     if path.is_dir() or not path.name.endswith(_ARCHIVES):
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="elmore-") as folder:
         try:
-            # "data" refuses members that would land outside the folder; zip strips such names.
+            # "data" rejects tar members outside the directory; shutil skips them in zip files.
             safe = {} if path.suffix == ".zip" else {"filter": "data"}
             shutil.unpack_archive(path, folder, **safe)  # type: ignore[arg-type]
-        except _DAMAGE as error:
+        except _ARCHIVE_ERRORS as error:
             raise InputError(f"{path} is not a readable archive ({error})") from error
         yield Path(folder)
 
 
 def _find_weights(path: Path) -> Path:
-    """Return the elmore folder, or the HDF5 file, that is meant by a path."""
+    """Return the checkpoint directory or HDF5 file at a path, or one level below it."""
     if path.is_file():
         return path
     folders = [path, *sorted(p for p in path.iterdir() if p.is_dir())]
@@ -124,20 +136,25 @@ def _find_weights(path: Path) -> Path:
         if (folder / CONFIG).is_file():
             return folder
     for folder in folders:
-        found = sorted(p for p in folder.iterdir() if p.suffix in _WEIGHTS)
-        if len(found) == 1:
-            return found[0]
-        if found:
-            names = ", ".join(p.name for p in found)
-            raise InputError(f"{folder} holds several weight files ({names}); name one of them")
+        files = sorted(p for p in folder.iterdir() if p.suffix in _WEIGHTS)
+        if len(files) == 1:
+            return files[0]
+        if files:
+            names = ", ".join(p.name for p in files)
+            raise InputError(
+                f"{folder} contains several weight files ({names}); pass the path of one of them"
+            )
     raise InputError(
-        f"{path} holds no model; expected {CONFIG} with model.safetensors, or HDF5 weights with "
+        f"{path} contains no model; expected {CONFIG} with model.safetensors, or HDF5 weights with "
         "options.json"
     )
 
 
 def _find_options(weights: Path) -> Path:
-    """Return the options beside released weights: `options.json`, or named as they are."""
+    """Return the options next to HDF5 weights: X_options.json for X_weights.hdf5, or options.json.
+
+    Raises `InputError` if there are none.
+    """
     candidates = [
         weights.with_name(weights.stem.replace("weights", "options") + ".json"),
         weights.with_name("options.json"),
@@ -146,8 +163,8 @@ def _find_options(weights: Path) -> Path:
         if candidate.is_file():
             return candidate
     raise InputError(
-        f"{weights} comes without its options: no {candidates[1]}. "
-        'Name the file: elmore.load("weights.hdf5", options="options.json"), or --options.'
+        f"{weights}: no {candidates[1].name} next to these weights; pass the path of their options "
+        "file as options"
     )
 
 
@@ -158,13 +175,13 @@ def _read_vocabulary(bilm: BiLM, folder: Path, vocab: Path | str | None) -> Voca
     path = Path(vocab) if vocab else folder / VOCABULARY
     if not path.is_file():
         raise InputError(
-            f"{path}: no such file. This model reads words, so it needs its vocabulary, one word "
-            'a line: elmore.load(..., vocab="vocab.txt"), or --vocab.'
+            f"{path}: no such file. This is a word-input model; pass the path of its vocabulary "
+            "file, one word per line, as vocab"
         )
     vocabulary = Vocabulary.read(path)
     if len(vocabulary) != size:
         raise InputError(
-            f"{path} has {len(vocabulary)} words, the model's table {size}: "
-            "they do not belong together"
+            f"{path} has {len(vocabulary)} words; the embedding table of the model has {size}. "
+            "Do the two files belong together?"
         )
     return vocabulary

@@ -1,4 +1,4 @@
-"""Rows of a table as whole numbers: a quarter of the bytes of float32.
+"""Row-wise int8 quantization, a quarter of the size of float32.
 
 V rows, D dim.
 """
@@ -7,18 +7,20 @@ import torch
 from jaxtyping import Float, Int8
 from torch import Tensor
 
-_LARGEST = 127
+_INT8_MAX = 127
 
 
 def quantize_rows(
     table: Float[Tensor, "V D"],
 ) -> tuple[Int8[Tensor, "V D"], Float[Tensor, " V"]]:
-    """Return each row as multiples of a step of its own, and the steps."""
-    step = table.abs().amax(dim=1) / _LARGEST  # (V,)
-    step = torch.where(step == 0, torch.ones_like(step), step)  # a row of zeros has any step
-    return (table / step[:, None]).round().to(torch.int8), step
+    """Quantize a table to int8; return it with the scale of each row."""
+    scale = table.abs().amax(dim=1) / _INT8_MAX  # (V,)
+    scale = torch.where(scale == 0, torch.ones_like(scale), scale)  # avoids 0 / 0
+    return (table / scale[:, None]).round().to(torch.int8), scale
 
 
-def restore_rows(multiples: Int8[Tensor, "V D"], step: Float[Tensor, " V"]) -> Float[Tensor, "V D"]:
-    """Undo `quantize_rows`, up to half a step."""
-    return multiples * step.float()[:, None]
+def restore_rows(
+    quantized: Int8[Tensor, "V D"], scale: Float[Tensor, " V"]
+) -> Float[Tensor, "V D"]:
+    """Dequantize; the error is up to half the scale of a row."""
+    return quantized * scale.float()[:, None]
