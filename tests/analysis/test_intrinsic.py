@@ -1,4 +1,4 @@
-"""The script of section 5.3, on texts of a few words. Oracle: scores known by hand."""
+"""experiments/intrinsic.py (section 5.3) on texts of a few words. Oracle: scores by hand."""
 
 import json
 import lzma
@@ -26,14 +26,14 @@ def write_set(path: Path, lemma: str, sense: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, embedder: Embedder) -> Path:
-    """A model, and the layout of the data, with an archive and compressed files."""
+    """A model and data in the expected layout, with an archive and compressed files."""
     embedder.save(tmp_path / "model")
     wsd, pos = tmp_path / "wsd", tmp_path / "pos"
     write_set(wsd / "semcor", "bass", "bass%1:05:00::")
     (wsd / "index.sense.xz").write_bytes(lzma.compress(INDEX.encode()))
     sets = tmp_path / "Evaluation_Datasets"
     for name in SETS:
-        # The nearest sense is right where the first one is wrong, but for one set.
+        # The nearest sense is always correct; the first sense is correct in one set only.
         lemma, sense = ("cod", "cod%1:05:00::") if name == SETS[0] else ("bass", "bass%1:05:00::")
         write_set(sets / name / name, lemma, sense)
     shutil.make_archive(str(wsd / sets.name), "xztar", tmp_path, sets.name)
@@ -49,15 +49,15 @@ def run(monkeypatch: pytest.MonkeyPatch, *args: object) -> None:
     runpy.run_path(str(SCRIPT), run_name="__main__")
 
 
-def test_one_table_of_senses_and_tags(
+def test_scores_are_printed_as_json_and_as_a_table(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = (folder / "model", "--wsd", folder / "wsd", "--pos", folder / "pos")
     run(monkeypatch, *arguments, "--json")
-    found = json.loads(capsys.readouterr().out)
-    assert found["first sense"] == {"ALL": 20, **dict.fromkeys(SETS, 0), "senseval2": 100}
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["first sense"] == {"ALL": 20, **dict.fromkeys(SETS, 0), "senseval2": 100}
     for layer in range(3):
-        assert found[f"layer {layer}"] == dict.fromkeys(["ALL", *SETS, "POS"], 100)
+        assert scores[f"layer {layer}"] == dict.fromkeys(["ALL", *SETS, "POS"], 100)
 
     run(monkeypatch, *arguments)
     header, first, *layers = capsys.readouterr().out.splitlines()
@@ -68,7 +68,7 @@ def test_one_table_of_senses_and_tags(
     ]
 
 
-def test_wrong_input_ends_with_a_message(
+def test_invalid_input_prints_an_error(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "pos" / "en-dev.conllu").unlink()

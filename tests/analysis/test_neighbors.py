@@ -1,4 +1,4 @@
-"""Oracle: all cosines of all words, sorted."""
+"""Oracle: the cosines of all words of the corpus, sorted."""
 
 import numpy as np
 import pytest
@@ -22,27 +22,27 @@ QUERIES = [
 
 @pytest.mark.parametrize("layer", ["top", "average", 0, 1, 2])
 @pytest.mark.parametrize("k", [1, 4, 100])
-def test_neighbors_are_the_largest_cosines(embedder: Embedder, layer, k: int) -> None:
+def test_neighbors_have_the_largest_cosines(embedder: Embedder, layer, k: int) -> None:
     vectors = embedder.embed(CORPUS, layers=layer)
-    found = nearest_neighbors(embedder, QUERIES, CORPUS, k=k, layer=layer)
-    for query, neighbors in zip(QUERIES, found, strict=True):
+    results = nearest_neighbors(embedder, QUERIES, CORPUS, k=k, layer=layer)
+    for query, neighbors in zip(QUERIES, results, strict=True):
         target = embedder.embed([query.tokens], layers=layer)[0][query.position]
-        every = [
+        expected = [
             (v @ target / np.linalg.norm(v) / np.linalg.norm(target), line, position)
-            for line, of_words in enumerate(vectors)
+            for line, sentence in enumerate(vectors)
             if CORPUS[line] != query.tokens
-            for position, v in enumerate(of_words)
+            for position, v in enumerate(sentence)
         ]
-        every.sort(key=lambda e: -e[0])
-        assert len(neighbors) == min(k, len(every))
-        for neighbor, (similarity, line, position) in zip(neighbors, every, strict=False):
+        expected.sort(key=lambda e: -e[0])
+        assert len(neighbors) == min(k, len(expected))
+        for neighbor, (similarity, line, position) in zip(neighbors, expected, strict=False):
             assert neighbor.similarity == pytest.approx(similarity, abs=1e-5)
-            if layer != 0:  # without context equal words are equally near
+            if layer != 0:  # layer 0 is context-independent, so equal words are tied
                 assert (neighbor.line, neighbor.occurrence.position) == (line, position)
                 assert neighbor.occurrence.tokens == CORPUS[line]
 
 
-def test_queries_have_one_word_in_brackets() -> None:
+def test_query_is_parsed() -> None:
     query = parse_query("They put on a [play] last night.")
     assert query.tokens == ["They", "put", "on", "a", "play", "last", "night", "."]
     assert query.word == "play"
@@ -61,7 +61,7 @@ def test_queries_have_one_word_in_brackets() -> None:
         ("antidisestablishmentarian [play]", "           ... [play]"),
     ],
 )
-def test_excerpts_are_whole_words_around_an_aligned_word(text: str, excerpt: str) -> None:
+def test_excerpts_are_aligned_and_contain_whole_words(text: str, excerpt: str) -> None:
     assert parse_query(text).excerpt(14) == excerpt
 
 
@@ -74,7 +74,7 @@ def test_excerpts_are_whole_words_around_an_aligned_word(text: str, excerpt: str
         ("[ ] a play", "found 0"),
     ],
 )
-def test_other_queries_are_refused(text: str, message: str) -> None:
+def test_invalid_query_is_rejected(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         parse_query(text)
 

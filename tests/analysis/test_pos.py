@@ -1,4 +1,4 @@
-"""Oracles: files read by hand, words that can be told apart, one step of Adam in numpy."""
+"""Oracles: files parsed by hand, linearly separable vectors, one step of Adam in NumPy."""
 
 from pathlib import Path
 
@@ -62,24 +62,24 @@ def test_words_and_tags_are_read(conllu: Path) -> None:
     [
         ("1\tGo\tgo\n", "3 columns; expected 10, separated by tabs"),
         (row("1", "Go").replace("\t", " "), "1 columns; expected 10"),
-        (row("x", "Go", "VERB", "VB"), "'x' in the first column; expected the number of a word"),
+        (row("x", "Go", "VERB", "VB"), "'x' in the first column; expected a word id"),
         (row("1", "", "VERB", "VB"), "the second column is empty; expected a word"),
-        (row("1", "Go", "VERB"), "'Go' has no xpos tag; does the file have upos"),
+        (row("1", "Go", "VERB"), "'Go' has no xpos tag; try upos"),
     ],
 )
-def test_malformed_lines_are_refused(conllu: Path, line: str, message: str) -> None:
+def test_malformed_line_is_rejected(conllu: Path, line: str, message: str) -> None:
     conllu.write_text(CONLLU + line, encoding="utf-8")
     with pytest.raises(InputError, match=rf"en\.conllu, line 13: {message}"):
         read_conllu(conllu)
 
 
-def test_a_file_without_words_is_refused(conllu: Path) -> None:
+def test_file_without_words_is_rejected(conllu: Path) -> None:
     conllu.write_text("# text = \n\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"en\.conllu: no word; expected CoNLL-U"):
+    with pytest.raises(InputError, match=r"en\.conllu: no words; expected CoNLL-U"):
         read_conllu(conllu)
 
 
-def test_vectors_are_those_of_the_embedder(embedder: Embedder) -> None:
+def test_vectors_equal_those_of_the_embedder(embedder: Embedder) -> None:
     sentences = [
         TaggedSentence(["He", "sat"], ["PRP", "VBD"]),
         TaggedSentence([], []),
@@ -96,60 +96,60 @@ def test_vectors_are_those_of_the_embedder(embedder: Embedder) -> None:
 
 TAGS = ["DT", "JJ", "NN", "VB"]
 CENTERS = 4 * torch.eye(4, 6)
-FEW_WORDS = ProbeConfig(batch_size=16, learning_rate=0.01, patience=10)
+SMALL_DATA = ProbeConfig(batch_size=16, learning_rate=0.01, patience=10)
 
 
-def words(per_tag: int, layers: int = 1, spread: float = 0.3) -> TaggedWords:
-    """Draw words around the center of their tag."""
-    drawn = []
+def sample_words(per_tag: int, layers: int = 1, noise: float = 0.3) -> TaggedWords:
+    """Sample vectors around the center of their tag."""
+    sampled = []
     for _ in range(layers):
         x = CENTERS.repeat_interleave(per_tag, dim=0)
-        drawn.append((x + spread * torch.randn_like(x)).half())
-    return TaggedWords(drawn, [tag for tag in TAGS for _ in range(per_tag)])
+        sampled.append((x + noise * torch.randn_like(x)).half())
+    return TaggedWords(sampled, [tag for tag in TAGS for _ in range(per_tag)])
 
 
-def test_what_is_linearly_separable_is_learned() -> None:
-    train, dev, test = words(100), words(20), words(50)
-    assert probe_pos(train, dev, test, FEW_WORDS) == [1.0]
+def test_linearly_separable_tags_are_learned() -> None:
+    train, dev, test = sample_words(100), sample_words(20), sample_words(50)
+    assert probe_pos(train, dev, test, SMALL_DATA) == [1.0]
 
 
 def test_each_layer_has_its_own_probe() -> None:
-    """A layer of zeros tells nothing: the most frequent tag is the best guess."""
-    train, dev, test = words(50, layers=2), words(20, layers=2), words(25, layers=2)
+    """On a layer of zeros, a probe can only predict the most frequent tag."""
+    train, dev, test = (sample_words(n, layers=2) for n in (50, 20, 25))
     for text in (train, dev, test):
         text.layers[0].zero_()
-        text.tags[:5] = ["NN"] * 5  # words that look like a determiner
-    guessed, learned = probe_pos(train, dev, test, FEW_WORDS)
-    assert guessed == 30 / 100
-    assert learned == 95 / 100
+        text.tags[:5] = ["NN"] * 5  # mislabeled: their vectors are those of DT
+    zeros, separable = probe_pos(train, dev, test, SMALL_DATA)
+    assert zeros == 30 / 100
+    assert separable == 95 / 100
 
 
-def test_scale_and_shift_of_a_layer_do_not_matter() -> None:
-    texts = [words(n, layers=1, spread=2.0) for n in (60, 20, 40)]
+def test_accuracy_is_invariant_to_scale_and_shift_of_a_layer() -> None:
+    texts = [sample_words(n, layers=1, noise=2.0) for n in (60, 20, 40)]
     moved = [TaggedWords([100 * x.float() - 7 for x in t.layers], t.tags) for t in texts]
-    [plain], [other] = probe_pos(*texts), probe_pos(*moved)
-    assert 0.5 < plain < 1
-    assert other == pytest.approx(plain, abs=0.02)
+    [original], [transformed] = probe_pos(*texts), probe_pos(*moved)
+    assert 0.5 < original < 1
+    assert transformed == pytest.approx(original, abs=0.02)
 
 
-def test_a_tag_that_training_did_not_have_is_never_right() -> None:
-    train, dev, test = words(50), words(10), words(10)
+def test_tag_that_is_not_in_training_counts_as_an_error() -> None:
+    train, dev, test = sample_words(50), sample_words(10), sample_words(10)
     test.tags[0] = "UH"
-    assert probe_pos(train, dev, test, FEW_WORDS) == [39 / 40]
+    assert probe_pos(train, dev, test, SMALL_DATA) == [39 / 40]
 
 
-def test_the_same_seed_gives_the_same_bits() -> None:
+def test_training_is_reproducible_from_its_seed() -> None:
     x, tags = torch.randn(500, 6), torch.randint(3, (500,))
     runs = []
     for seed in (0, 0, 1):
-        torch.rand(1)  # what else uses the global seed has no influence
+        torch.rand(1)  # the state of the global generator does not matter
         runs.append(train_probe(x, tags, x, tags, ProbeConfig(seed=seed, batch_size=32)).weight)
     assert torch.equal(runs[0], runs[1])
     assert not torch.equal(runs[0], runs[2])
 
 
-def test_the_first_step_is_that_of_adam_on_a_softmax() -> None:
-    """From zero every tag has probability 1/K, and Adam's first step has the gradient's sign."""
+def test_first_step_equals_adam_on_a_softmax() -> None:
+    """From zero weights, every tag has probability 1/K; Adam's first step is -lr sign(gradient)."""
     x, tags = torch.randn(40, 6), torch.arange(40) % 3
     config = ProbeConfig(max_epochs=1, batch_size=40, learning_rate=0.01)
     probe = train_probe(x, tags, x, tags, config)
@@ -157,27 +157,25 @@ def test_the_first_step_is_that_of_adam_on_a_softmax() -> None:
     np.testing.assert_allclose(probe.weight.detach(), -0.01 * np.sign(gradient), rtol=1e-3)
 
 
-def test_training_ends_without_progress_and_returns_the_best(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_training_stops_early_and_returns_the_best_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     x, tags = torch.randn(40, 6), torch.arange(40) % 3
-    never_right = torch.full((40,), -1)
-    measured = []
+    unknown_tags = torch.full((40,), -1)
+    accuracies = []
 
-    def measure(*args) -> float:
-        measured.append(accuracy(*args))
-        return measured[-1]
+    def record_accuracy(*args) -> float:
+        accuracies.append(accuracy(*args))
+        return accuracies[-1]
 
-    monkeypatch.setattr("elmore.analysis.pos.accuracy", measure)
-    best = train_probe(x, tags, x, never_right, ProbeConfig(patience=2))
-    assert measured == [0.0] * 3
-    first = train_probe(x, tags, x, never_right, ProbeConfig(max_epochs=1))
+    monkeypatch.setattr("elmore.analysis.pos.accuracy", record_accuracy)
+    best = train_probe(x, tags, x, unknown_tags, ProbeConfig(patience=2))
+    assert accuracies == [0.0] * 3
+    first = train_probe(x, tags, x, unknown_tags, ProbeConfig(max_epochs=1))
     assert torch.equal(best.weight, first.weight)
 
 
-def test_empty_texts_and_settings_are_refused() -> None:
-    text, empty = words(5), TaggedWords([torch.zeros(0, 6).half()], [])
-    with pytest.raises(InputError, match="no word in dev"):
+def test_empty_text_and_invalid_settings_are_rejected() -> None:
+    text, empty = sample_words(5), TaggedWords([torch.zeros(0, 6).half()], [])
+    with pytest.raises(InputError, match="no words in dev"):
         probe_pos(text, empty, text)
     with pytest.raises(InputError, match="patience must be at least 1, got 0"):
         ProbeConfig(patience=0)

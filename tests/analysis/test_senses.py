@@ -1,4 +1,4 @@
-"""Oracles: eigenvectors of the covariance, all pairs compared one by one, each sentence alone."""
+"""Oracles: eigenvectors of the covariance, a loop over all pairs, sentences embedded one by one."""
 
 from collections import Counter
 from pathlib import Path
@@ -31,7 +31,7 @@ def shipped() -> list[SenseExample]:
 
 
 @pytest.mark.parametrize(("count", "dim"), [(40, 6), (5, 30), (3, 2)])
-def test_map_is_that_of_the_largest_eigenvectors(count: int, dim: int) -> None:
+def test_projection_equals_the_top_eigenvectors_of_the_covariance(count: int, dim: int) -> None:
     vectors = np.random.default_rng(0).normal(3, 1, (count, dim)).astype(np.float32)
     centered = vectors - vectors.mean(axis=0, dtype=np.float64)
     _, axes = np.linalg.eigh(centered.T @ centered)
@@ -44,28 +44,27 @@ def test_map_is_that_of_the_largest_eigenvectors(count: int, dim: int) -> None:
         assert axis.max() == np.abs(axis).max()
 
 
-def test_map_does_not_change_when_all_dimensions_are_turned() -> None:
+def test_projection_is_invariant_to_rotation_and_translation() -> None:
     vectors = np.random.default_rng(0).normal(size=(30, 8))
-    for turned in (-vectors[:, ::-1], vectors + 5):
-        points, others = project(vectors), project(turned)
-        np.testing.assert_allclose(others, points, atol=1e-9)
+    for moved in (-vectors[:, ::-1], vectors + 5):
+        np.testing.assert_allclose(project(moved), project(vectors), atol=1e-9)
 
 
 @pytest.mark.parametrize("shape", [(7, 5), (1, 5), (6, 1), (2, 2)])
-def test_equal_vectors_lie_in_one_place(shape: tuple[int, int]) -> None:
+def test_equal_vectors_are_projected_to_zero(shape: tuple[int, int]) -> None:
     points = project(np.full(shape, 0.1, dtype=np.float32))
     assert points.shape == (shape[0], 2)
     assert (points == 0).all()
 
 
-def test_rounding_is_no_difference() -> None:
+def test_differences_by_rounding_are_ignored() -> None:
     random = np.random.default_rng(0)
     vectors = random.normal(size=6) + 1e-8 * random.normal(size=(9, 6))
     assert (project(vectors) == 0).all()
     assert nearest_accuracy(vectors, [*"aaabbbccc"]) == pytest.approx(2 / 8)
 
 
-def test_maps_ignore_lengths() -> None:
+def test_points_ignore_the_length_of_vectors() -> None:
     random = np.random.default_rng(0)
     vectors = random.normal(size=(2, 9, 6)).astype(np.float32)
     longer = vectors * random.uniform(1, 9, (2, 9, 1)).astype(np.float32)
@@ -73,7 +72,7 @@ def test_maps_ignore_lengths() -> None:
     np.testing.assert_allclose(points[0], points[1], atol=1e-6)
 
 
-def one_by_one(vectors: np.ndarray, senses: list[str]) -> float:
+def loop_over_pairs(vectors: np.ndarray, senses: list[str]) -> float:
     hits = 0
     for i, v in enumerate(vectors):
         others = [j for j in range(len(vectors)) if j != i]
@@ -82,30 +81,30 @@ def one_by_one(vectors: np.ndarray, senses: list[str]) -> float:
     return hits / len(vectors)
 
 
-def test_accuracy_matches_all_pairs_compared_one_by_one() -> None:
+def test_accuracy_equals_a_loop_over_all_pairs() -> None:
     random = np.random.default_rng(1)
     senses = [*"aaaaaaabbbbbbcccc"]
     centers = {sense: random.normal(size=9) for sense in "abc"}
     for noise in (0.1, 1.0, 3.0):
         vectors = np.stack([centers[s] + noise * random.normal(size=9) for s in senses])
         vectors *= random.uniform(0.1, 9, (len(senses), 1))  # lengths don't matter
-        assert nearest_accuracy(vectors, senses) == pytest.approx(one_by_one(vectors, senses))
+        assert nearest_accuracy(vectors, senses) == pytest.approx(loop_over_pairs(vectors, senses))
 
 
-def test_equal_vectors_are_at_chance() -> None:
+def test_accuracy_of_equal_vectors_is_at_chance() -> None:
     senses = ["a"] * 5 + ["b"] * 3
-    expected = (5 * 4 / 7 + 3 * 2 / 7) / 8  # drawn at random from the other seven
+    expected = (5 * 4 / 7 + 3 * 2 / 7) / 8  # sampled at random from the other seven
     for value in (0.1, 0.0):
         vectors = np.full((8, 11), value, dtype=np.float32)
         assert nearest_accuracy(vectors, senses) == pytest.approx(expected)
 
 
-def test_one_occurrence_has_no_neighbor() -> None:
+def test_single_occurrence_is_rejected() -> None:
     with pytest.raises(InputError, match="at least two occurrences to compare, got 1"):
         nearest_accuracy(np.ones((1, 3)), ["a"])
 
 
-def test_vectors_are_those_of_the_marked_words(embedder: Embedder) -> None:
+def test_vectors_equal_those_of_the_words_in_brackets(embedder: Embedder) -> None:
     examples = [
         SenseExample("bank", "river", Occurrence(["the", "muddy", "bank"], 2)),
         SenseExample("play", "verb", Occurrence(["they", "play", "a", "play"], 1)),
@@ -117,13 +116,11 @@ def test_vectors_are_those_of_the_marked_words(embedder: Embedder) -> None:
     for vectors, (_, _, occurrence) in zip(
         [bank.vectors[:, 0], play.vectors[:, 0], bank.vectors[:, 1]], examples, strict=True
     ):
-        [alone] = embedder.embed([occurrence.tokens])
-        np.testing.assert_allclose(vectors, alone[:, occurrence.position], atol=1e-6)
+        [expected] = embedder.embed([occurrence.tokens])
+        np.testing.assert_allclose(vectors, expected[:, occurrence.position], atol=1e-6)
 
 
-def test_without_context_senses_are_at_chance(
-    embedder: Embedder, shipped: list[SenseExample]
-) -> None:
+def test_accuracy_of_layer_0_is_at_chance(embedder: Embedder, shipped: list[SenseExample]) -> None:
     for word in embed_senses(embedder, shipped):
         counts, total = Counter(word.senses), len(word.senses)
         chance = sum(n * (n - 1) for n in counts.values()) / (total * (total - 1))
@@ -133,9 +130,7 @@ def test_without_context_senses_are_at_chance(
 
 
 @pytest.mark.parametrize(("count", "size"), [(1, (540, 480)), (3, (1080, 960)), (4, (1080, 960))])
-def test_map_is_a_picture_with_a_panel_a_word(
-    tmp_path: Path, count: int, size: tuple[int, int]
-) -> None:
+def test_plot_has_one_panel_per_word(tmp_path: Path, count: int, size: tuple[int, int]) -> None:
     senses = [*"aabbccddeeffgg"]  # more than there are colors
     vectors = np.random.default_rng(0).normal(size=(2, len(senses), 5)).astype(np.float32)
     vectors[0] = 1
@@ -146,12 +141,12 @@ def test_map_is_a_picture_with_a_panel_a_word(
         height, width, _ = imread(file).shape
         assert (width, height) == size
         assert file.stat().st_size < 150_000
-    assert len(list(file.parent.iterdir())) == 2  # and nothing temporary
+    assert len(list(file.parent.iterdir())) == 2  # no temporary files are left
 
 
-def test_nothing_to_draw_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="at least one word to draw"):
-        plot_senses([], tmp_path / "map.png")
+def test_plot_without_words_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="at least one word to plot"):
+        plot_senses([], tmp_path / "plot.png")
 
 
 @pytest.mark.parametrize(
@@ -163,22 +158,24 @@ def test_nothing_to_draw_is_refused(tmp_path: Path) -> None:
         ("word\tsense\tsentence\nplay\tverb\tthey play\n", "expected one word in brackets"),
     ],
 )
-def test_other_tables_are_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_malformed_table_is_rejected(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "senses.tsv"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=message):
         read_senses(file)
 
 
-def test_examples_mark_enough_of_every_sense(shipped: list[SenseExample]) -> None:
+def test_examples_have_enough_occurrences_of_each_sense(shipped: list[SenseExample]) -> None:
     counts = Counter((word, sense) for word, sense, _ in shipped)
     assert list(dict.fromkeys(word for word, _ in counts)) == WORDS
     assert min(counts.values()) >= 12
-    # One spelling a word, or layer 0 would know more than chance.
+    # Inflected forms would lift the accuracy of layer 0 above chance.
     assert all(occurrence.word == word for word, _, occurrence in shipped)
 
 
-def test_examples_are_what_the_corpus_says(shipped: list[SenseExample]) -> None:
+def test_examples_are_all_sentences_of_the_corpus_with_these_words(
+    shipped: list[SenseExample],
+) -> None:
     lines = (EXAMPLES / "corpus.txt").read_text(encoding="ascii").splitlines()
     corpus = [tuple(tokenize(line)) for line in lines]
     marked = [tuple(occurrence.tokens) for _, _, occurrence in shipped]
@@ -186,5 +183,5 @@ def test_examples_are_what_the_corpus_says(shipped: list[SenseExample]) -> None:
     assert len(set(corpus)) == len(corpus)
     assert len(set(marked)) == len(marked)
     with_words = {s for s in corpus if {token.lower() for token in s} & {*WORDS}}
-    assert with_words == set(marked)  # all of them, and each in the corpus
+    assert with_words == set(marked)
     assert all(sum(token.lower() in WORDS for token in sentence) == 1 for sentence in marked)

@@ -1,4 +1,4 @@
-"""Oracles: answers known by hand, and every average and cosine again, word by word."""
+"""Oracles: answers by hand; averages and cosines computed one word at a time."""
 
 import lzma
 import random
@@ -57,11 +57,11 @@ def write(folder: Path, data: str = DATA, keys: str = KEYS) -> tuple[Path, Path]
     return folder / "t.data.xml", folder / "t.gold.key.txt"
 
 
-def instance(lexeme: Lexeme, at: int, *senses: str) -> Instance:
-    return Instance(lexeme, slice(at, at + 1), senses)
+def instance(lexeme: Lexeme, position: int, *senses: str) -> Instance:
+    return Instance(lexeme, slice(position, position + 1), senses)
 
 
-def test_a_text_is_read_with_its_senses(tmp_path: Path) -> None:
+def test_sentences_and_senses_are_read(tmp_path: Path) -> None:
     first, second = read_wsd(*write(tmp_path))
     assert first.tokens == ["The", "New", "York", "took", "place", "_", "R&D"]
     assert first.instances == [
@@ -76,7 +76,7 @@ def test_a_text_is_read_with_its_senses(tmp_path: Path) -> None:
     assert instances_of([first, second]) == first.instances
 
 
-def test_compressed_files_are_the_same(tmp_path: Path) -> None:
+def test_compressed_files_are_read(tmp_path: Path) -> None:
     plain = write(tmp_path)
     compressed = [path.with_name(path.name + ".xz") for path in plain]
     for path, target in zip(plain, compressed, strict=True):
@@ -87,8 +87,8 @@ def test_compressed_files_are_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "keys", "message"),
     [
-        (DATA[:300], KEYS, r"t\.data\.xml: not well-formed XML \(.*line 8"),
-        ("no XML", KEYS, r"t\.data\.xml: not well-formed XML \(.*line 1"),
+        (DATA[:300], KEYS, r"t\.data\.xml is not well-formed XML \(.*line 8"),
+        ("no XML", KEYS, r"t\.data\.xml is not well-formed XML \(.*line 1"),
         ("", KEYS, "not well-formed XML"),
         ("<html></html>", KEYS, "no sentence; expected <sentence>"),
         (DATA.replace(">New_York<", "><"), KEYS, "line 6: <instance> is empty; expected a word"),
@@ -96,16 +96,16 @@ def test_compressed_files_are_the_same(tmp_path: Path) -> None:
         (DATA.replace('"NOUN"', '"NN"'), KEYS, "line 6: pos is 'NN'; expected NOUN, VERB, ADJ"),
         (DATA, KEYS.splitlines()[0], r"gold\.key\.txt: no sense for 'd0\.s0\.t1'.*xml, line 7"),
         (DATA, "d0.s0.t0\n", r"gold\.key\.txt, line 1: 'd0\.s0\.t0'; expected an instance and"),
-        (DATA, "\nd0.s0.t0 bass\n", "line 2: 'bass' is no sense key; expected one such as"),
-        (DATA, "d0.s0.t0 bass%9:05:00::\n", "line 1: 'bass%9:05:00::' is no sense key"),
+        (DATA, "\nd0.s0.t0 bass\n", "line 2: 'bass' is not a sense key; expected one such as"),
+        (DATA, "d0.s0.t0 bass%9:05:00::\n", "line 1: 'bass%9:05:00::' is not a sense key"),
     ],
 )
-def test_malformed_texts_are_refused(tmp_path: Path, data: str, keys: str, message: str) -> None:
+def test_malformed_files_are_rejected(tmp_path: Path, data: str, keys: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_wsd(*write(tmp_path, data, keys))
 
 
-def test_the_first_sense_is_that_of_the_part_of_speech(tmp_path: Path) -> None:
+def test_first_sense_depends_on_the_part_of_speech(tmp_path: Path) -> None:
     (tmp_path / "index.sense").write_text(INDEX)
     assert read_first_senses(tmp_path / "index.sense") == {
         NOUN: "bass%1:07:01::",
@@ -118,45 +118,45 @@ def test_the_first_sense_is_that_of_the_part_of_speech(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", ["bass%1:05:00:: 02566109 2", "bass%1:05:00:: 1 2 x", "", "b 1 1 1"]
 )
-def test_a_malformed_sense_index_is_refused(tmp_path: Path, line: str) -> None:
+def test_malformed_sense_index_is_rejected(tmp_path: Path, line: str) -> None:
     (tmp_path / "index.sense").write_text(INDEX + line + "\n")
     with pytest.raises(InputError, match=r"index\.sense, line 7: .*expected"):
         read_first_senses(tmp_path / "index.sense")
 
 
-def text(seed: int, sentences: int) -> list[WsdSentence]:
-    """Return sentences in which "bass" and "deep" have random senses, and some have none."""
-    draw = random.Random(seed)
-    drawn = []
-    for _ in range(sentences):
-        tokens = draw.choices(["low", "fish", "sea", "plays", "a", "the", "jazz"], k=6)
+def random_text(seed: int, num_sentences: int) -> list[WsdSentence]:
+    """Sample sentences with instances of "bass", "deep", both or neither, with random senses."""
+    rng = random.Random(seed)
+    sentences = []
+    for _ in range(num_sentences):
+        tokens = rng.choices(["low", "fish", "sea", "plays", "a", "the", "jazz"], k=6)
         tokens[2:4] = ["Bass", "Strait"]
-        tokens.append(draw.choice(["deep", "deeply", "deepest"]))
-        senses = [f"bass%1:0{draw.randint(1, 4)}:00::"]
-        if draw.random() < 0.3:
+        tokens.append(rng.choice(["deep", "deeply", "deepest"]))
+        senses = [f"bass%1:0{rng.randint(1, 4)}:00::"]
+        if rng.random() < 0.3:
             senses.append("bass%1:09:00::")
         bass = Instance(NOUN, slice(2, 4), tuple(senses))
-        deep = instance(Lexeme("deep", "ADV"), 6, f"deep%4:0{draw.randint(1, 2)}:00::")
-        drawn.append(WsdSentence(tokens, draw.choice([[bass], [deep], [bass, deep], []])))
-    return drawn
+        deep = instance(Lexeme("deep", "ADV"), 6, f"deep%4:0{rng.randint(1, 2)}:00::")
+        sentences.append(WsdSentence(tokens, rng.choice([[bass], [deep], [bass, deep], []])))
+    return sentences
 
 
-def averages_by_hand(embedder: Embedder, sentences: list[WsdSentence]) -> dict[str, np.ndarray]:
+def expected_averages(embedder: Embedder, sentences: list[WsdSentence]) -> dict[str, np.ndarray]:
     """Collect all vectors of each sense, one sentence at a time, and average them."""
-    found: dict[str, list[np.ndarray]] = {}
+    by_sense: dict[str, list[np.ndarray]] = {}
     for sentence in sentences:
         [vectors] = embedder.embed([sentence.tokens], layers="all")
         for _, words, senses in sentence.instances:
-            of_words = [vectors[:, at].astype(float) for at in range(words.start, words.stop)]
+            of_words = [vectors[:, i].astype(float) for i in range(words.start, words.stop)]
             for sense in senses:
-                found.setdefault(sense, []).append(sum(of_words) / len(of_words))
-    return {sense: np.mean(vectors, axis=0) for sense, vectors in found.items()}
+                by_sense.setdefault(sense, []).append(sum(of_words) / len(of_words))
+    return {sense: np.mean(vectors, axis=0) for sense, vectors in by_sense.items()}
 
 
-def test_averages_are_those_of_all_vectors_of_a_sense(embedder: Embedder) -> None:
-    train = text(0, 60)
-    averages = average_senses(embedder, iter(train))  # a stream will do
-    expected = averages_by_hand(embedder, train)
+def test_averages_equal_the_mean_of_all_vectors_of_a_sense(embedder: Embedder) -> None:
+    train = random_text(0, 60)
+    averages = average_senses(embedder, iter(train))
+    expected = expected_averages(embedder, train)
     assert averages.vectors.keys() == expected.keys()
     for sense, vectors in averages.vectors.items():
         assert vectors.shape == (embedder.num_layers, embedder.dim)
@@ -164,32 +164,32 @@ def test_averages_are_those_of_all_vectors_of_a_sense(embedder: Embedder) -> Non
     assert {sense for senses in averages.senses.values() for sense in senses} == expected.keys()
 
 
-def test_the_answer_is_the_sense_with_the_largest_cosine(embedder: Embedder) -> None:
-    train, test = text(0, 60), text(1, 30)
-    answers = disambiguate(embedder, test, average_senses(embedder, train), {})
-    expected = averages_by_hand(embedder, train)
-    assert len(answers) == embedder.num_layers
-    chosen = set()
-    for layer, of_layer in enumerate(answers):
-        left = iter(of_layer)
+def test_predicted_sense_has_the_largest_cosine(embedder: Embedder) -> None:
+    train, test = random_text(0, 60), random_text(1, 30)
+    predictions = disambiguate(embedder, test, average_senses(embedder, train), {})
+    averages = expected_averages(embedder, train)
+    assert len(predictions) == embedder.num_layers
+    distinct = set()
+    for layer, of_layer in enumerate(predictions):
+        remaining = iter(of_layer)
         for sentence in test:
             vectors = embedder.embed([sentence.tokens], layers=layer)[0].astype(float)
             for lexeme, words, _ in sentence.instances:
                 v = vectors[words.start : words.stop].sum(axis=0)
                 cosines = {
                     sense: u[layer] @ v / np.linalg.norm(u[layer]) / np.linalg.norm(v)
-                    for sense, u in expected.items()
+                    for sense, u in averages.items()
                     if sense.startswith(f"{lexeme.lemma}%")
                 }
-                answer = next(left)
-                assert cosines[answer] == pytest.approx(max(cosines.values()), abs=2e-5)
-                chosen.add((layer, answer))
-        assert next(left, None) is None
-    assert len(chosen) > 10  # the cosines, not one favorite, have decided
+                prediction = next(remaining)
+                assert cosines[prediction] == pytest.approx(max(cosines.values()), abs=2e-5)
+                distinct.add((layer, prediction))
+        assert next(remaining, None) is None
+    assert len(distinct) > 10  # the predictions vary
 
 
-def test_of_equally_near_senses_the_most_frequent_is_taken(embedder: Embedder) -> None:
-    """The token layer can't tell apart the senses of one form."""
+def test_most_frequent_sense_wins_a_tie(embedder: Embedder) -> None:
+    """In layer 0, all senses of the same word form have the same vector."""
     senses = ["bass%1:01:00::", "bass%1:07:01::", "bass%1:05:00::", "bass%1:07:01::"]
     train = [
         WsdSentence([before, "bass"], [instance(NOUN, 1, sense)])
@@ -197,22 +197,22 @@ def test_of_equally_near_senses_the_most_frequent_is_taken(embedder: Embedder) -
     ]
     averages = average_senses(embedder, train)
     assert averages.senses[NOUN][0] == "bass%1:07:01::"
-    asked = WsdSentence(["The", "bass"], [instance(NOUN, 1, "bass%1:05:00::")])
-    assert disambiguate(embedder, [asked], averages, {})[0] == ["bass%1:07:01::"]
+    sentence = WsdSentence(["The", "bass"], [instance(NOUN, 1, "bass%1:05:00::")])
+    assert disambiguate(embedder, [sentence], averages, {})[0] == ["bass%1:07:01::"]
 
 
-def test_nearest_is_a_matter_of_direction_layer_by_layer() -> None:
+def test_nearest_compares_cosines_in_each_layer() -> None:
     vectors = {
         "bass%1:05:00::": np.array([[3, 0], [0, 0.1]], dtype=np.float32),
         "bass%1:07:01::": np.array([[1, 1], [9, 1]], dtype=np.float32),
     }
     averages = SenseAverages(vectors, {NOUN: [*vectors]})
-    found = averages.nearest(NOUN, np.array([[0.1, 0.09], [0, 5]], dtype=np.float32))
-    assert found == ["bass%1:07:01::", "bass%1:05:00::"]
+    senses = averages.nearest(NOUN, np.array([[0.1, 0.09], [0, 5]], dtype=np.float32))
+    assert senses == ["bass%1:07:01::", "bass%1:05:00::"]
 
 
-def test_rounding_does_not_choose_between_senses() -> None:
-    """The second is nearer by 5e-7, which float32 can't vouch for; the first is more frequent."""
+def test_rounding_error_does_not_break_a_tie() -> None:
+    """The second sense is nearer by 5e-7, within rounding error; the first is more frequent."""
     vectors = {
         "bass%1:05:00::": np.array([[1, 1e-3]], dtype=np.float32),
         "bass%1:07:01::": np.array([[1, 0]], dtype=np.float32),
@@ -221,9 +221,9 @@ def test_rounding_does_not_choose_between_senses() -> None:
     assert averages.nearest(NOUN, np.array([[2, 0]], dtype=np.float32)) == ["bass%1:05:00::"]
 
 
-def test_lexemes_never_seen_get_their_first_sense(embedder: Embedder) -> None:
+def test_unseen_lexemes_get_their_first_sense(embedder: Embedder) -> None:
     train = [WsdSentence(["a", "bass"], [instance(NOUN, 1, "bass%1:05:00::")])]
-    asked = WsdSentence(
+    sentence = WsdSentence(
         ["a", "bass", "drum", "zyx"],
         [
             instance(NOUN, 1, "bass%1:07:01::"),
@@ -232,26 +232,26 @@ def test_lexemes_never_seen_get_their_first_sense(embedder: Embedder) -> None:
         ],
     )
     first = {NOUN: "bass%1:07:01::", ADJ: "bass%5:00:00:low:03"}
-    answers = disambiguate(embedder, [asked], average_senses(embedder, train), first)
-    assert answers == [["bass%1:05:00::", "bass%5:00:00:low:03", None]] * embedder.num_layers
+    predictions = disambiguate(embedder, [sentence], average_senses(embedder, train), first)
+    assert predictions == [["bass%1:05:00::", "bass%5:00:00:low:03", None]] * embedder.num_layers
 
 
-def test_f1_takes_any_of_the_right_senses() -> None:
-    asked = [
+def test_f1_accepts_any_correct_sense() -> None:
+    instances = [
         instance(NOUN, 0, "a%1:", "b%1:"),
         instance(NOUN, 0, "c%1:"),
         instance(NOUN, 0, "d%1:"),
     ]
-    assert f1(["b%1:", "c%1:", "x%1:"], asked) == pytest.approx(2 / 3)
+    assert f1(["b%1:", "c%1:", "x%1:"], instances) == pytest.approx(2 / 3)
     precision, recall = 1 / 2, 1 / 3
     expected = 2 * precision * recall / (precision + recall)
-    assert f1(["b%1:", None, "x%1:"], asked) == pytest.approx(expected)
+    assert f1(["b%1:", None, "x%1:"], instances) == pytest.approx(expected)
     with pytest.raises(InputError, match="no instance to score"):
         f1([], [])
 
 
-def test_first_sense_of_the_evaluation_framework(tasks: Path, tmp_path: Path) -> None:
-    """Oracle: what Raganato et al. (2017) report for the first sense in WordNet."""
+def test_first_sense_baseline_equals_the_published_scores(tasks: Path, tmp_path: Path) -> None:
+    """Oracle: the WordNet first-sense baseline of Raganato et al. (2017)."""
     with tarfile.open(tasks / "wsd" / "Evaluation_Datasets.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     first = read_first_senses(tasks / "wsd" / "index.sense.xz")
@@ -266,5 +266,5 @@ def test_first_sense_of_the_evaluation_framework(tasks: Path, tmp_path: Path) ->
     for name, score in published.items():
         files = tmp_path / "Evaluation_Datasets" / name / name
         sentences = read_wsd(Path(f"{files}.data.xml"), Path(f"{files}.gold.key.txt"))
-        asked = instances_of(sentences)
-        assert round(100 * f1([first[i.lexeme] for i in asked], asked), 1) == score
+        instances = instances_of(sentences)
+        assert round(100 * f1([first[i.lexeme] for i in instances], instances), 1) == score

@@ -1,1 +1,1 @@
-"""Section 5 of the paper: what the layers hold. One file per question."""
+"""Analyses of section 5 of the paper: what information each layer contains."""

@@ -1,4 +1,4 @@
-"""Table 4: which words in a corpus are nearest to a word in its sentence?
+"""Table 4: nearest neighbors, in a corpus, of a word in context.
 
 Q queries, W words of a sentence, D dim.
 """
@@ -32,9 +32,9 @@ class Occurrence(NamedTuple):
         return " ".join([*before, f"[{self.word}]", *after])
 
     def excerpt(self, width: int = 36) -> str:
-        """Return the word and the words that fit into `width` characters on either side of it.
+        """Return the word with up to `width` characters of context on either side.
 
-        The left side is padded, so that excerpts one below the other have their words aligned.
+        The left context is padded, so that the words of several excerpts line up.
         """
         before, after = self.tokens[: self.position], self.tokens[self.position + 1 :]
         backward = textwrap.shorten(" ".join(before)[::-1], width, placeholder=" ...")
@@ -43,19 +43,19 @@ class Occurrence(NamedTuple):
 
 
 class Neighbor(NamedTuple):
-    """A word of the corpus, and how near it is."""
+    """A word of the corpus and its similarity to the query."""
 
     similarity: float
-    """Cosine of the two vectors."""
+    """Cosine similarity."""
 
     line: int
-    """The sentence's number in the corpus, from 0."""
+    """Index of the sentence in the corpus, from 0."""
 
     occurrence: Occurrence
 
 
 def parse_query(text: str, tokenizer: TokenizerName = "moses") -> Occurrence:
-    """Read a sentence with one word in brackets, as in `They put on a [play] .`."""
+    """Parse a sentence with one word in brackets, such as `They put on a [play] .`."""
     example = "They put on a [play] last night ."
     return Occurrence(*tokenize_marked(text, get_tokenizer(tokenizer), example))
 
@@ -68,10 +68,10 @@ def nearest_neighbors(
     k: int = 5,
     layer: Literal["top", "average"] | int = "top",
 ) -> list[list[Neighbor]]:
-    """Return, for each query, the k words of the corpus nearest to it, best first.
+    """Return the k words of the corpus that are most similar to each query, best first.
 
-    The corpus is read once, as a stream, so it may be larger than memory. A query's own
-    sentence, should the corpus have it, is left out.
+    The corpus is read once and may be larger than memory. Sentences equal to the query's own
+    sentence are skipped.
     """
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
@@ -95,15 +95,15 @@ def _keep_best(
     line: int,
     similarities: Float32[np.ndarray, " W"],
 ) -> None:
-    """Insert a sentence's words into the k best so far; of equals the first stays first."""
+    """Insert the words of a sentence into the k best so far; ties keep the order of the corpus."""
     worst = kept[-1].similarity if len(kept) == k else -np.inf
     for position in np.flatnonzero(similarities > worst):
-        found = Neighbor(float(similarities[position]), line, Occurrence(tokens, int(position)))
-        bisect.insort_right(kept, found, key=lambda neighbor: -neighbor.similarity)
+        candidate = Neighbor(float(similarities[position]), line, Occurrence(tokens, int(position)))
+        bisect.insort_right(kept, candidate, key=lambda neighbor: -neighbor.similarity)
         del kept[k:]
 
 
 def unit(vectors: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N D"]:
-    """Scale vectors to length 1, so that a product is a cosine; a zero vector stays."""
-    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / np.maximum(length, np.finfo(np.float32).tiny)
+    """Normalize vectors to unit length; zero vectors are unchanged."""
+    norm = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.maximum(norm, np.finfo(np.float32).tiny)

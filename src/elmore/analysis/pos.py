@@ -1,6 +1,6 @@
-"""Table 6: how well does a linear classifier read the part of speech from one layer?
+"""Table 6: part-of-speech tagging with a linear probe on a single layer.
 
-J layers, N words of a text, W of a sentence, D dim.
+J layers, N words of a text, M words of the dev text, W words of a sentence, D dim, K tags.
 """
 
 import copy
@@ -21,13 +21,13 @@ from elmore.errors import InputError
 from elmore.text.lines import read_lines
 
 TagSet = Literal["xpos", "upos"]
-"""`xpos` are a treebank's own tags, in English those of the Penn Treebank; `upos` are universal."""
+"""`xpos`: the tags of the treebank, Penn Treebank tags in English; `upos`: universal tags."""
 
 _COLUMNS = 10
 _TAG_COLUMN = {"upos": 3, "xpos": 4}
-_WORD = re.compile(r"\d+")
-_NO_WORD = re.compile(r"\d+[-.]\d+")  # 3-4: how words 3 and 4 are written; 3.1: an unwritten word
-_UNKNOWN = -1  # a tag that training did not have: never predicted, so always wrong
+_WORD_ID = re.compile(r"\d+")
+_SKIPPED_ID = re.compile(r"\d+[-.]\d+")  # 3-4: multiword token of words 3 and 4; 3.1: empty node
+_UNKNOWN = -1  # a tag that is not in the training text: never predicted, so always wrong
 
 
 class TaggedSentence(NamedTuple):
@@ -38,7 +38,7 @@ class TaggedSentence(NamedTuple):
 
 
 class TaggedWords(NamedTuple):
-    """The words of a text: their vectors, one tensor a layer, and their tags."""
+    """Vectors of the words of a text, one tensor per layer, and their tags."""
 
     layers: list[Float16[Tensor, "N D"]]
     tags: list[str]
@@ -46,22 +46,22 @@ class TaggedWords(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProbeConfig:
-    """How the classifier is trained. It has no size: one weight for each dimension and tag."""
+    """How a probe is trained."""
 
     batch_size: int = 256
-    """Words in a step."""
+    """Words per step."""
 
     learning_rate: float = 3e-3
-    """Of Adam."""
+    """Learning rate of Adam."""
 
     max_epochs: int = 50
-    """The most passes over the training text."""
+    """Maximum number of epochs."""
 
     patience: int = 5
-    """Passes without a better accuracy on the development text before training ends."""
+    """Stop after this many epochs without improvement of the dev accuracy."""
 
     seed: int = 0
-    """Of the order of the words."""
+    """Seed for the order of the words."""
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "max_epochs", "patience"):
@@ -70,7 +70,11 @@ class ProbeConfig:
 
 
 def read_conllu(path: Path, tag_set: TagSet = "xpos") -> list[TaggedSentence]:
-    """Read the words and tags of a CoNLL-U file, plain or compressed."""
+    """Read the words and tags of a CoNLL-U file, optionally compressed.
+
+    Raises:
+        InputError: If the file is not CoNLL-U, has no words, or a word has no tag.
+    """
     sentences: list[TaggedSentence] = []
     tokens: list[str] = []
     tags: list[str] = []
@@ -85,51 +89,54 @@ def read_conllu(path: Path, tag_set: TagSet = "xpos") -> list[TaggedSentence]:
         elif tokens:
             sentences.append(TaggedSentence(tokens, tags))
             tokens, tags = [], []
-    if tokens:  # the last sentence, without the blank line that should follow it
+    if tokens:  # no blank line after the last sentence
         sentences.append(TaggedSentence(tokens, tags))
     if not sentences:
-        raise InputError(f"{path}: no word; expected CoNLL-U, a word a line")
+        raise InputError(f"{path}: no words; expected CoNLL-U, one word per line")
     return sentences
 
 
 def _read_word(line: str, tag_set: TagSet, where: str) -> tuple[str, str] | None:
-    """Return a word and its tag, or None for a line that stands for no word of its own."""
+    """Return a word and its tag, or None for a multiword token or an empty node."""
     fields = line.split("\t")
     if len(fields) != _COLUMNS:
         raise InputError(
             f"{where}: {len(fields)} columns; expected {_COLUMNS}, separated by tabs (CoNLL-U)"
         )
-    if _NO_WORD.fullmatch(fields[0]):
+    if _SKIPPED_ID.fullmatch(fields[0]):
         return None
-    if not _WORD.fullmatch(fields[0]):
+    if not _WORD_ID.fullmatch(fields[0]):
         raise InputError(
-            f"{where}: {fields[0][:40]!r} in the first column; expected the number of a word, "
-            "as 3, 3-4 or 3.1"
+            f"{where}: {fields[0][:40]!r} in the first column; expected a word id such as "
+            "3, 3-4 or 3.1"
         )
     form, tag = fields[1], fields[_TAG_COLUMN[tag_set]]
     if not form:
         raise InputError(f"{where}: the second column is empty; expected a word")
     if tag in ("", "_"):
         other = "upos" if tag_set == "xpos" else "xpos"
-        raise InputError(f"{where}: {form!r} has no {tag_set} tag; does the file have {other}?")
+        raise InputError(f"{where}: {form!r} has no {tag_set} tag; try {other}")
     return form, tag
 
 
 def embed_words(embedder: Embedder, sentences: Iterable[TaggedSentence]) -> TaggedWords:
-    """Compute the vectors of a text once, for the probes of all layers.
+    """Compute the vectors of all layers of a text.
 
-    In half precision: a treebank of 200,000 words then takes 600 MB at 512 dimensions.
+    They are stored as float16, so a treebank of 200,000 words takes 600 MB at 512 dimensions.
     """
-    ours, theirs = tee(sentences)
-    stream = embedder.stream((sentence.tokens for sentence in theirs), layers="all")
+    tagged, to_embed = tee(sentences)
+    embedded = embedder.stream((sentence.tokens for sentence in to_embed), layers="all")
     layers: list[list[Float16[np.ndarray, "W D"]]] = [[] for _ in range(embedder.num_layers)]
     tags: list[str] = []
-    for sentence, (_, vectors) in zip(ours, stream, strict=True):
+    for sentence, (_, vectors) in zip(tagged, embedded, strict=True):
         tags += sentence.tags
-        for rows, layer in zip(layers, vectors.astype(np.float16), strict=True):
-            rows.append(layer)
+        for sentences_of_layer, layer in zip(layers, vectors.astype(np.float16), strict=True):
+            sentences_of_layer.append(layer)
+    # np.concatenate rejects an empty list, which is what a text without sentences gives.
     empty = np.zeros((0, embedder.dim), dtype=np.float16)
-    return TaggedWords([torch.from_numpy(np.concatenate([empty, *rows])) for rows in layers], tags)
+    return TaggedWords(
+        [torch.from_numpy(np.concatenate([empty, *arrays])) for arrays in layers], tags
+    )
 
 
 def probe_pos(
@@ -138,20 +145,20 @@ def probe_pos(
     test: TaggedWords,
     config: ProbeConfig | None = None,
 ) -> list[float]:
-    """Return, for each layer, the accuracy on the test text of a linear softmax classifier.
+    """Train a linear probe on each layer; return their accuracies on the test text.
 
     Args:
-        train: What the classifier learns from. Its tags are the ones that can be predicted.
-        dev: Decides when training ends.
-        test: What is measured.
-        config: How the classifier is trained.
+        train: Training text. Tags that do not occur in it count as errors in the test text.
+        dev: Text for early stopping.
+        test: Text to evaluate.
+        config: How a probe is trained.
     """
     for name, words in (("train", train), ("dev", dev), ("test", test)):
         if not words.tags:
-            raise InputError(f"no word in {name}; expected tagged sentences")
-    number = {tag: k for k, tag in enumerate(sorted(set(train.tags)))}
+            raise InputError(f"no words in {name}; expected tagged sentences")
+    tag_ids = {tag: k for k, tag in enumerate(sorted(set(train.tags)))}
     tags = [
-        torch.tensor([number.get(tag, _UNKNOWN) for tag in words.tags])
+        torch.tensor([tag_ids.get(tag, _UNKNOWN) for tag in words.tags])
         for words in (train, dev, test)
     ]
     accuracies = []
@@ -169,43 +176,45 @@ def train_probe(
     dev_tags: Int64[Tensor, " M"],
     config: ProbeConfig,
 ) -> nn.Linear:
-    """Train a softmax classifier; return that of the epoch that is best on the dev text."""
+    """Train a linear softmax classifier; return the one with the best dev accuracy."""
     probe = nn.Linear(x.shape[1], int(tags.max()) + 1)
-    # The loss is convex, so any start will do, and this one takes nothing from a global seed.
+    # The loss is convex, so zeros are as good as random weights, and need no seed.
     nn.init.zeros_(probe.weight)
     nn.init.zeros_(probe.bias)
     optimizer = torch.optim.Adam(probe.parameters(), lr=config.learning_rate)
-    order = torch.Generator().manual_seed(config.seed)
-    best, best_accuracy, worse = probe, -1.0, 0
+    generator = torch.Generator().manual_seed(config.seed)
+    best, best_accuracy, epochs_without_improvement = probe, -1.0, 0
     for _ in range(config.max_epochs):
-        for rows in torch.randperm(len(x), generator=order).split(config.batch_size):
-            loss = nn.functional.cross_entropy(probe(x[rows]), tags[rows])
+        for batch in torch.randperm(len(x), generator=generator).split(config.batch_size):
+            loss = nn.functional.cross_entropy(probe(x[batch]), tags[batch])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        reached = accuracy(probe, dev_x, dev_tags)
-        if reached > best_accuracy:
-            best, best_accuracy, worse = copy.deepcopy(probe), reached, 0
+        dev_accuracy = accuracy(probe, dev_x, dev_tags)
+        if dev_accuracy > best_accuracy:
+            best, best_accuracy = copy.deepcopy(probe), dev_accuracy
+            epochs_without_improvement = 0
         else:
-            worse += 1
-        if worse == config.patience:
+            epochs_without_improvement += 1
+        if epochs_without_improvement == config.patience:
             break
     return best
 
 
 @torch.inference_mode()
 def accuracy(probe: nn.Linear, x: Float[Tensor, "N D"], tags: Int64[Tensor, " N"]) -> float:
-    """Return the share of words whose tag has the highest score."""
+    """Return the fraction of words whose tag is predicted correctly."""
     return (probe(x).argmax(dim=-1) == tags).double().mean().item()
 
 
 def _standardize(
     train: Float16[Tensor, "N D"], *others: Float16[Tensor, "_ D"]
 ) -> list[Float[Tensor, "_ D"]]:
-    """Give each dimension mean 0 and variance 1 in training, so that one learning rate fits all.
+    """Standardize each dimension with the mean and variance of the training text.
 
-    What is linear in the result is linear in the layer.
+    The transformation is linear, so the probe stays a linear function of the layer. It lets all
+    layers and dimensions share one learning rate.
     """
     std, mean = torch.std_mean(train.float(), dim=0, correction=0)
-    std = std.clamp(min=1e-6)  # a dimension that never changes
+    std = std.clamp(min=1e-6)  # avoids division by zero in constant dimensions
     return [(words.float() - mean).div_(std) for words in (train, *others)]

@@ -1,8 +1,8 @@
-"""Table 5: which sense does a word have? The one whose average vector in SemCor is nearest.
+"""Table 5: word sense disambiguation by the nearest average vector of a sense in SemCor.
 
-J layers, W words of a sentence, S senses of a lemma, D dim.
+J layers, W words of a sentence, S senses of a lexeme, D dim.
 
-Files are those of the unified evaluation framework (Raganato et al., 2017), plain or compressed.
+Files are those of the unified evaluation framework (Raganato et al., 2017), optionally compressed.
 """
 
 from collections import Counter, defaultdict
@@ -20,53 +20,55 @@ from elmore.errors import InputError
 from elmore.text.lines import read_lines
 
 _POS = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}  # 5: adjective satellite
-_EQUALLY_NEAR = 1e-5  # what rounding can do to a cosine of averages
+_TIE = 1e-5  # smaller differences of cosines may be rounding errors
 
 
 class Lexeme(NamedTuple):
-    """What has senses in WordNet."""
+    """A lemma and its part of speech, the unit that has senses in WordNet."""
 
     lemma: str
     pos: str
 
 
 class Instance(NamedTuple):
-    """One or more words of a sentence that have a sense."""
+    """One or more words of a sentence to disambiguate."""
 
     lexeme: Lexeme
     words: slice
     senses: tuple[str, ...]
-    """Keys such as `art%1:09:00::`. Where there are several, any of them is right."""
+    """Correct sense keys such as `art%1:09:00::`. Predicting any of them is correct."""
 
 
 class WsdSentence(NamedTuple):
-    """A sentence, and those of its words that have a sense."""
+    """A sentence and its instances."""
 
     tokens: list[str]
     instances: list[Instance]
 
 
 class SenseAverages(NamedTuple):
-    """The average vectors of each sense in a training text, and the senses of each lexeme there."""
+    """Average vectors of the senses in a training text."""
 
     vectors: dict[str, Float32[np.ndarray, "J D"]]
+    """Average vector of each sense."""
+
     senses: dict[Lexeme, list[str]]
-    """Most frequent first."""
+    """Senses of each lexeme in the training text, most frequent first."""
 
     def nearest(self, lexeme: Lexeme, vectors: Float32[np.ndarray, "J D"]) -> list[str]:
         """Return, for each layer, the sense of the lexeme with the largest cosine."""
         senses = self.senses[lexeme]
         cosines = _cosines(vectors, np.stack([self.vectors[sense] for sense in senses]))  # (J, S)
-        # Layer 0 knows no context: senses seen in the same form only are equally near, and
-        # rounding should not choose among them. The first of them is the most frequent.
-        near = cosines >= cosines.max(axis=1, keepdims=True) - _EQUALLY_NEAR
-        return [senses[first] for first in near.argmax(axis=1)]
+        # Layer 0 is context-independent, so ties are common there. The most frequent sense wins
+        # a tie, not the one with the luckier rounding error.
+        is_nearest = cosines >= cosines.max(axis=1, keepdims=True) - _TIE
+        return [senses[first] for first in is_nearest.argmax(axis=1)]
 
 
 def average_senses(embedder: Embedder, sentences: Iterable[WsdSentence]) -> SenseAverages:
-    """Average the vectors of each sense over a text, all layers in one pass.
+    """Average the vectors of each sense over a text, for all layers in one pass.
 
-    The text is read as a stream; memory grows with the number of senses alone.
+    Memory grows only with the number of senses, so the text may be larger than memory.
     """
     zero = np.zeros((embedder.num_layers, embedder.dim), dtype=np.float32)
     sums: defaultdict[str, Float32[np.ndarray, "J D"]] = defaultdict(zero.copy)
@@ -82,8 +84,8 @@ def average_senses(embedder: Embedder, sentences: Iterable[WsdSentence]) -> Sens
     return SenseAverages(
         dict(sums),
         {
-            lexeme: sorted(found, key=lambda sense: (-counts[sense], sense))
-            for lexeme, found in senses.items()
+            lexeme: sorted(of_lexeme, key=lambda sense: (-counts[sense], sense))
+            for lexeme, of_lexeme in senses.items()
         },
     )
 
@@ -94,18 +96,18 @@ def disambiguate(
     averages: SenseAverages,
     first_senses: Mapping[Lexeme, str],
 ) -> list[list[str | None]]:
-    """Return, for each layer, the sense of each instance, in the order of the text.
+    """Return, for each layer, the predicted sense of each instance, in the order of the text.
 
-    A lexeme that the training text does not have gets its first sense in WordNet; one that is not
-    in WordNet either gets None.
+    A lexeme that does not occur in the training text gets its first sense in WordNet, or None if
+    it is not in WordNet.
     """
-    answers: list[Sequence[str | None]] = []
+    predictions: list[Sequence[str | None]] = []  # by instance, then by layer
     for instance, vectors in _embed_instances(embedder, sentences):
         if instance.lexeme in averages.senses:
-            answers.append(averages.nearest(instance.lexeme, vectors))
+            predictions.append(averages.nearest(instance.lexeme, vectors))
         else:
-            answers.append([first_senses.get(instance.lexeme)] * embedder.num_layers)
-    return [[of_layers[layer] for of_layers in answers] for layer in range(embedder.num_layers)]
+            predictions.append([first_senses.get(instance.lexeme)] * embedder.num_layers)
+    return [[by_layer[layer] for by_layer in predictions] for layer in range(embedder.num_layers)]
 
 
 def instances_of(sentences: Iterable[WsdSentence]) -> list[Instance]:
@@ -114,18 +116,18 @@ def instances_of(sentences: Iterable[WsdSentence]) -> list[Instance]:
 
 
 def f1(answers: Sequence[str | None], instances: Sequence[Instance]) -> float:
-    """Return F1: the accuracy, where every instance has an answer."""
+    """Return F1, which equals accuracy if every instance has an answer."""
     if not instances:
         raise InputError("no instance to score; expected a text with <instance> elements")
     pairs = list(zip(answers, instances, strict=True))
-    right = sum(answer in instance.senses for answer, instance in pairs)
+    correct = sum(answer in instance.senses for answer, instance in pairs)
     answered = sum(answer is not None for answer in answers)
-    # 2 P R / (P + R), with P = right / answered and R = right / all.
-    return 2 * right / (answered + len(instances))
+    # 2 P R / (P + R), with P = correct / answered and R = correct / all.
+    return 2 * correct / (answered + len(instances))
 
 
 def read_first_senses(path: Path) -> dict[Lexeme, str]:
-    """Read `index.sense` of WordNet: the first sense of each lexeme."""
+    """Read the first sense of each lexeme from WordNet's `index.sense`."""
     first = {}
     for number, line in enumerate(read_lines(path), start=1):
         match line.split():
@@ -144,8 +146,11 @@ def read_wsd(data: Path, keys: Path) -> list[WsdSentence]:
     """Read a text of the unified evaluation framework.
 
     Args:
-        data: `*.data.xml`. A multiword expression counts as its words, at spaces and at `_`.
-        keys: `*.gold.key.txt`, the senses of its instances.
+        data: `*.data.xml`. Multiword expressions are split into words at spaces and at `_`.
+        keys: `*.gold.key.txt`, the senses of the instances.
+
+    Raises:
+        InputError: If a file is malformed, or an instance has no sense.
     """
     senses = _read_keys(keys)
     sentences: list[WsdSentence] = []
@@ -156,7 +161,7 @@ def read_wsd(data: Path, keys: Path) -> list[WsdSentence]:
         if element.tag == "sentence":
             sentences.append(WsdSentence(tokens, instances))
             tokens, instances = [], []
-            element.clear()  # its words are in our lists
+            element.clear()  # frees memory
         elif element.tag in ("wf", "instance"):
             start = len(tokens)
             tokens += _split(element, where)
@@ -173,8 +178,8 @@ def read_wsd(data: Path, keys: Path) -> list[WsdSentence]:
 
 
 def _elements(path: Path) -> Iterator[tuple[int, ElementTree.Element]]:
-    """Yield the elements of an XML file as they end, each with its line."""
-    parser: Any = ElementTree.XMLPullParser(["end"])  # typed for other events than ours
+    """Yield each element of an XML file at its end tag, with its line number."""
+    parser: Any = ElementTree.XMLPullParser(["end"])  # its stubs do not distinguish event types
     try:
         for number, line in enumerate(read_lines(path), start=1):
             parser.feed(line + "\n")
@@ -183,12 +188,12 @@ def _elements(path: Path) -> Iterator[tuple[int, ElementTree.Element]]:
         parser.close()
     except ElementTree.ParseError as error:
         raise InputError(
-            f"{path}: not well-formed XML ({error}); expected a file such as ALL.data.xml"
+            f"{path} is not well-formed XML ({error}); expected a file such as ALL.data.xml"
         ) from error
 
 
 def _split(element: ElementTree.Element, where: str) -> list[str]:
-    """Return the words of an element; a lone underscore is a word."""
+    """Split the text of an element into words; a lone underscore is a word."""
     text = (element.text or "").strip()
     if not text:
         raise InputError(f"{where}: <{element.tag}> is empty; expected a word")
@@ -205,7 +210,7 @@ def _read_attributes(element: ElementTree.Element, where: str) -> tuple[str, Lex
     pos = element.attrib["pos"]
     if pos not in _POS.values():
         raise InputError(f"{where}: pos is {pos!r}; expected NOUN, VERB, ADJ or ADV")
-    # WordNet's lemmas are in lower case.
+    # WordNet's lemmas are lowercase.
     return element.attrib["id"], Lexeme(element.attrib["lemma"].lower(), pos)
 
 
@@ -231,7 +236,7 @@ def _lexeme_of(key: str, path: Path, number: int) -> Lexeme:
     lemma, _, lexical = key.partition("%")
     if not lemma or lexical[:1] not in _POS or lexical[1:2] != ":":
         raise InputError(
-            f"{path}, line {number}: {key[:60]!r} is no sense key; expected one such as "
+            f"{path}, line {number}: {key[:60]!r} is not a sense key; expected one such as "
             "`art%1:09:00::`, with a part of speech from 1 to 5 after the %"
         )
     return Lexeme(lemma, _POS[lexical[0]])
@@ -240,10 +245,10 @@ def _lexeme_of(key: str, path: Path, number: int) -> Lexeme:
 def _embed_instances(
     embedder: Embedder, sentences: Iterable[WsdSentence]
 ) -> Iterator[tuple[Instance, Float32[np.ndarray, "J D"]]]:
-    """Yield each instance with its vectors, the mean over its words."""
-    ours, theirs = tee(sentence for sentence in sentences if sentence.instances)
-    stream = embedder.stream((sentence.tokens for sentence in theirs), layers="all")
-    for sentence, (_, vectors) in zip(ours, stream, strict=True):
+    """Yield each instance with the mean vector of its words, for each layer."""
+    annotated, to_embed = tee(sentence for sentence in sentences if sentence.instances)
+    embedded = embedder.stream((sentence.tokens for sentence in to_embed), layers="all")
+    for sentence, (_, vectors) in zip(annotated, embedded, strict=True):
         for instance in sentence.instances:
             yield instance, vectors[:, instance.words].mean(axis=1)
 
@@ -251,6 +256,6 @@ def _embed_instances(
 def _cosines(
     vectors: Float32[np.ndarray, "J D"], others: Float32[np.ndarray, "S J D"]
 ) -> Float32[np.ndarray, "J S"]:
-    lengths = np.linalg.norm(vectors, axis=-1)[:, None] * np.linalg.norm(others, axis=-1).T
+    norms = np.linalg.norm(vectors, axis=-1)[:, None] * np.linalg.norm(others, axis=-1).T
     dots = np.einsum("jd,sjd->js", vectors, others)
-    return dots / np.maximum(lengths, np.finfo(np.float32).tiny)
+    return dots / np.maximum(norms, np.finfo(np.float32).tiny)
