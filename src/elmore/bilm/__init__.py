@@ -1,1 +1,1 @@
-"""(2) Ids to the L + 1 layers of a bidirectional language model."""
+"""(2) Ids -> the L + 1 layers of a bidirectional language model."""

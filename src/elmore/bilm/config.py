@@ -1,4 +1,4 @@
-"""The architecture of a biLM, as data."""
+"""Architecture and sizes of a biLM."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,10 +13,10 @@ class BiLMConfig:
     """Sizes of a biLM. The defaults are the paper's (section 3.4)."""
 
     vocab_size: int | None = None
-    """Words of a word-input model's table; None for a model that reads characters."""
+    """Vocabulary size of a word-input model; None for a model that reads characters."""
 
     max_characters: int = 50
-    """Character ids per word, the two word markers included (C)."""
+    """Character ids per word, including the begin- and end-of-word markers (C)."""
 
     char_dim: int = 16
     """Width of one character embedding (E)."""
@@ -24,40 +24,40 @@ class BiLMConfig:
     filters: tuple[tuple[int, int], ...] = (
         (1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024),
     )  # fmt: skip
-    """(width, count) of each character n-gram filter; the counts sum to 2048 (F)."""
+    """(width, count) of each group of convolution filters; the counts sum to 2048 (F)."""
 
     activation: Activation = "relu"
-    """Applied to the pooled filters."""
+    """Activation function after max-pooling."""
 
     num_highways: int = 2
-    """Highway layers after the filters."""
+    """Highway layers after the convolutions."""
 
     project_filters: bool = True
-    """Project the filters to `dim`. Without it they must sum to `dim`."""
+    """Project the filter outputs to `dim`. If False, the filter counts must sum to `dim`."""
 
     dim: int = 512
     """Width of a token vector, and of each LSTM output (D)."""
 
     cell_dim: int = 4096
-    """Width of an LSTM memory cell (H)."""
+    """Width of the LSTM cell state (H)."""
 
     project_cells: bool = True
-    """Project the cell to `dim`. Without it `cell_dim` must equal `dim`."""
+    """Project the hidden output from `cell_dim` to `dim`. If False, the two must be equal."""
 
     num_layers: int = 2
     """LSTM layers in each direction (L). The biLM returns L + 1 layers."""
 
     residual: bool = True
-    """Add the input of each LSTM layer but the first to its output."""
+    """Add the input of each LSTM layer, except the first, to its output."""
 
     cell_clip: float | None = 3.0
-    """Bound on the values of the cell; None removes it."""
+    """Clip the cell state to [-cell_clip, cell_clip]; None for no clipping."""
 
     projection_clip: float | None = 3.0
-    """Bound on the projected output; None removes it."""
+    """Clip the projected output to [-projection_clip, projection_clip]; None for no clipping."""
 
     dropout: float = 0.1
-    """Dropout on the input of each LSTM layer, in training."""
+    """Dropout rate on the input of each LSTM layer and of the softmax, in training."""
 
     def __post_init__(self) -> None:
         for name in ("char_dim", "dim", "cell_dim", "num_layers"):
@@ -92,36 +92,35 @@ class BiLMConfig:
                 raise InputError(f"{name} must be positive or None, got {clip}")
         if not self.project_cells and self.cell_dim != self.dim:
             raise InputError(
-                f"without project_cells the cell is the output, so cell_dim ({self.cell_dim}) "
-                f"must equal dim ({self.dim})"
+                f"without project_cells, cell_dim ({self.cell_dim}) must equal dim ({self.dim})"
             )
         if self.vocab_size is None and not self.project_filters and self.num_filters != self.dim:
             raise InputError(
-                f"without project_filters the filters are the token vector, so their counts "
-                f"({self.num_filters} in all) must sum to dim ({self.dim})"
+                f"without project_filters, the filter counts must sum to dim ({self.dim}), "
+                f"got {self.num_filters}"
             )
 
     @property
     def num_filters(self) -> int:
-        """Width of the pooled filters (F)."""
+        """Total number of filters (F)."""
         return sum(count for _, count in self.filters)
 
     @classmethod
     def original(cls) -> "BiLMConfig":
-        """Return the paper's biLM, 93.6 M parameters."""
+        """Return the sizes of the paper's biLM, 93.6 M parameters."""
         return cls()
 
     @classmethod
     def medium(cls) -> "BiLMConfig":
-        """Return the released medium model, 28.0 M parameters."""
+        """Return the sizes of the released medium model, 28.0 M parameters."""
         return cls(cell_dim=2048, dim=256, num_highways=1)
 
     @classmethod
     def small(cls) -> "BiLMConfig":
-        """Return the released small model, 13.6 M parameters."""
+        """Return the sizes of the released small model, 13.6 M parameters."""
         return cls(cell_dim=1024, dim=128, num_highways=1)
 
     @classmethod
     def tiny(cls) -> "BiLMConfig":
-        """Return a biLM that runs in moments on any computer, for tests and tutorials."""
+        """Return the sizes of a very small biLM, for tests and tutorials."""
         return cls(char_dim=4, filters=((1, 4), (2, 8), (3, 16)), dim=16, cell_dim=32)

@@ -1,6 +1,9 @@
 """The objective of section 3.1: the joint log likelihood of both directions.
 
-B streams, T tokens, N distinct words, D token dim, L layers; 2 directions.
+The forward and the backward language model are called `ahead` and `behind` in variable names,
+because `forward` and `backward` have other meanings in PyTorch.
+
+2 directions, B rows of the batch, T tokens, N distinct words, D dim, L LSTM layers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,21 +23,21 @@ from elmore.text.windows import LMBatch
 
 
 class LMOutput(NamedTuple):
-    """The loss of one window of text, and the state after it."""
+    """The loss of one batch, and the LSTM states after its last tokens."""
 
     loss: Float[Tensor, ""]
-    """Mean negative log likelihood per word, averaged over the directions."""
+    """Mean negative log likelihood per token, averaged over both directions."""
 
     losses: Float[Tensor, " 2"]
-    """The same for each direction, detached, for logging."""
+    """The mean negative log likelihood of each direction, detached, for logging."""
 
     state: BiLMState
 
 
 class LanguageModel(nn.Module):
-    """A biLM and the softmax that its two directions share.
+    """A biLM and the softmax layer that its two directions share.
 
-    A single module with a single forward, which DDP and FSDP can wrap.
+    It has a single `forward`, so that DDP and FSDP can wrap it.
     """
 
     def __init__(self, bilm: BiLM, softmax: Softmax) -> None:
@@ -48,22 +51,28 @@ class LanguageModel(nn.Module):
         state: BiLMState | None = None,
         negatives: Negatives | None = None,
     ) -> LMOutput:
-        """Return the loss of a window: exact, or sampled if there are `negatives`."""
-        fast = kernels.usable(batch.words) and self.bilm.config.project_cells
-        run = _run_fast if fast else _run
+        """Return the loss of a batch: full softmax, or sampled softmax if `negatives` are given.
+
+        Args:
+            batch: A window of T tokens from each row of text.
+            state: The state after the previous window; None for zeros.
+            negatives: The sampled words.
+        """
+        use_kernels = kernels.usable(batch.words) and self.bilm.config.project_cells
+        run = _run_kernels if use_kernels else _run_reference
         h, after = run(self.bilm, batch, state)
         h = self.bilm.dropout(h).flatten(0, -2)
         nll = self.softmax(h, batch.targets.mT.flatten(), negatives)
         losses = nll.unflatten(0, (2, -1)).mean(dim=1)
-        # Truncated backpropagation: the next window gets the values, but not the gradients.
+        # Truncated back-propagation through time: gradients stop at the start of the next window.
         after = [LSTMState(s.output.detach(), s.cell.detach()) for s in after]
         return LMOutput(losses.mean(), losses.detach(), after)
 
 
-def _run(
+def _run_reference(
     bilm: BiLM, batch: LMBatch, state: BiLMState | None
 ) -> tuple[Float[Tensor, "2 T B D"], BiLMState]:
-    """Return the top layer and the state of both directions, in plain PyTorch."""
+    """Return the top layer and the states of both directions, computed in plain PyTorch."""
     vectors = bilm.encode(batch.distinct.long())  # (N, D)
     ahead, behind = functional.embedding(batch.words.long(), vectors)  # (B, T, D) each
     L = bilm.config.num_layers
@@ -78,16 +87,16 @@ def _run(
     return top, ahead_state + behind_state
 
 
-def _run_fast(
+def _run_kernels(
     bilm: BiLM, batch: LMBatch, state: BiLMState | None
 ) -> tuple[Float[Tensor, "2 T B D"], BiLMState]:
-    """Return the same as `_run`, with kernels that run both directions at once."""
+    """Return the same, computed by kernels that run both directions together."""
     from elmore.bilm.kernels.characters import encode
     from elmore.bilm.kernels.lstm import run_layer
 
     distinct, words = batch.distinct.long(), batch.words.mT.long()
     if isinstance(bilm.encode, CharEncoder):
-        order = word_ends(distinct).argsort()  # so that a program's words are of similar length
+        order = word_ends(distinct).argsort()  # each thread block gets words of similar length
         vectors = encode(bilm.encode, distinct[order])
         words = order.argsort()[words]
     else:

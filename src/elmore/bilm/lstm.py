@@ -1,6 +1,6 @@
-"""The recurrent layer: an LSTM with a projected output, and bounds on what it carries.
+"""The recurrent layer: an LSTM with a projection, and clipping of its cell state and output.
 
-B sentences, T tokens, I input dim, D output dim, H cell dim.
+B rows of the batch, T tokens, I input dim, D output dim, H cell dim, G = 4H gates.
 """
 
 from collections.abc import Iterator
@@ -10,21 +10,21 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-_TOKENS_AT_ONCE = 4096  # whose gates, 4H values each, are in memory together
+_TOKENS_AT_ONCE = 4096  # limits the memory for gates, 4H values per token
 
 
 class LSTMState(NamedTuple):
-    """What an LSTM carries from one token to the next."""
+    """The recurrent state of an LSTM: its hidden output and its cell state."""
 
     output: Float[Tensor, "B D"]
     cell: Float[Tensor, "B H"]
 
 
 class ProjectedLSTM(nn.Module):
-    """LSTM whose H-dimensional cell is projected to D (Sak et al., 2014).
+    """LSTM whose H-dimensional hidden output is projected to D dimensions (Sak et al., 2014).
 
-    State goes in and comes out as a value. The module remembers nothing between calls, so
-    equal inputs always give equal outputs.
+    The state is an argument and a result. The module itself keeps none, so equal arguments give
+    equal results.
     """
 
     def __init__(
@@ -44,13 +44,13 @@ class ProjectedLSTM(nn.Module):
         self.dim = dim
         self.cell_dim = cell_dim
         self.cell_clip = cell_clip
-        # As in TensorFlow, only a projected output is bounded: the other is below 1 anyway.
+        # As in TensorFlow, only a projected output is clipped. Without a projection, |h| < 1.
         self.projection_clip = projection_clip if project else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights as the released training code does: Glorot, forget bias 1."""
-        # Glorot's bound is that of the one matrix which TensorFlow keeps for both inputs.
+        """Initialize as the released training code does: Glorot uniform, forget bias 1."""
+        # TensorFlow has one matrix for [x; h], whose size determines Glorot's bound.
         fans = self.input.in_features + self.dim + 4 * self.cell_dim
         for linear in (self.input, self.recurrent):
             nn.init.uniform_(linear.weight, -((6 / fans) ** 0.5), (6 / fans) ** 0.5)
@@ -65,42 +65,42 @@ class ProjectedLSTM(nn.Module):
         x: Float[Tensor, "B T I"],
         mask: Bool[Tensor, "B T"] | None = None,
         state: LSTMState | None = None,
-        continues: Bool[Tensor, "B T"] | None = None,
+        keep_state: Bool[Tensor, "B T"] | None = None,
     ) -> tuple[Float[Tensor, "B T D"], LSTMState]:
-        """Run over the tokens from first to last.
+        """Return the outputs of all tokens, and the state after the last token of each row.
 
         Args:
-            x: The tokens.
-            mask: Where there are any, if not everywhere; a sentence that has ended keeps its state.
-            state: From which to go on.
-            continues: Where a token goes on from the one before it; elsewhere it starts anew.
+            x: The input vectors.
+            mask: False at padding, where the state does not change. None if there is no padding.
+            state: The initial state; None for zeros.
+            keep_state: False where the state is reset to zeros before the token, because a new
+                sentence starts there. None to keep it everywhere.
         """
         h, c = state or self.zero_state(x)
         outputs = []
         for t, gates in enumerate(self._input_gates(x)):
-            if continues is not None:
-                h, c = h * continues[:, t, None], c * continues[:, t, None]
+            if keep_state is not None:
+                h, c = h * keep_state[:, t, None], c * keep_state[:, t, None]
             i, f, g, o = (gates + self.recurrent(h)).chunk(4, dim=-1)  # (B, H) each
             new_c = _clip(f.sigmoid() * c + i.sigmoid() * g.tanh(), self.cell_clip)
             new_h = _clip(self.project(o.sigmoid() * new_c.tanh()), self.projection_clip)
             if mask is not None:
-                alive = mask[:, t, None]
-                new_h, new_c = torch.where(alive, new_h, h), torch.where(alive, new_c, c)
+                is_token = mask[:, t, None]
+                new_h, new_c = torch.where(is_token, new_h, h), torch.where(is_token, new_c, c)
             h, c = new_h, new_c
             outputs.append(h)
         return torch.stack(outputs, dim=1), LSTMState(h, c)
 
     def _input_gates(self, x: Float[Tensor, "B T I"]) -> Iterator[Float[Tensor, "B G"]]:
-        """Yield, token by token, the input's share of the gates.
+        """Yield W x + b for each position, before the recurrent term is added.
 
-        It needs no recurrence, so it is one product for many tokens; not for all, or a very long
-        sentence would need memory for 4H values a token.
+        This does not depend on the state, so one matrix product computes it for many positions.
         """
-        for some in x.split(max(1, _TOKENS_AT_ONCE // max(1, len(x))), dim=1):
-            yield from self.input(some).unbind(dim=1)
+        for chunk in x.split(max(1, _TOKENS_AT_ONCE // max(1, len(x))), dim=1):
+            yield from self.input(chunk).unbind(dim=1)
 
     def zero_state(self, x: Float[Tensor, "B T I"]) -> LSTMState:
-        """Return the state before the first token of a text."""
+        """Return the initial state."""
         return LSTMState(x.new_zeros(len(x), self.dim), x.new_zeros(len(x), self.cell_dim))
 
 

@@ -1,5 +1,8 @@
 """The bidirectional language model of section 3.1.
 
+The forward and the backward language model are called `ahead` and `behind` in variable names,
+because `forward` and `backward` have other meanings in PyTorch.
+
 B sentences, T tokens, C characters per token, D dim, L LSTM layers, J = L + 1 layers.
 """
 
@@ -16,13 +19,13 @@ from elmore.bilm.token_encoder import token_encoder
 from elmore.errors import InputError
 
 BiLMState = list[LSTMState]
-"""L states of the forward LSTMs, then L of the backward ones."""
+"""The states of the L forward LSTMs, then those of the L backward LSTMs."""
 
 
 class BiLMOutput(NamedTuple):
-    """R_k, the 2L + 1 vectors of every token, as L + 1 layers of [forward; backward].
+    """The 2L + 1 vectors R_k of each token k, as L + 1 layers h_kj = [forward; backward].
 
-    Layer 0 is the token vector twice, [x_k; x_k], so that all layers have one shape.
+    Layer 0 is the token vector repeated, [x_k; x_k], so that all layers have the same shape.
     """
 
     layers: Float[Tensor, "B J T 2*D"]
@@ -32,7 +35,7 @@ class BiLMOutput(NamedTuple):
 class BiLM(nn.Module):
     """A forward and a backward LSTM language model that share one token encoder.
 
-    The two directions never see each other: layer j of one reads layer j - 1 of the same.
+    The directions do not interact: layer j of each reads only layer j - 1 of the same direction.
     """
 
     def __init__(self, config: BiLMConfig) -> None:
@@ -49,7 +52,10 @@ class BiLM(nn.Module):
         mask: Bool[Tensor, "B T"],
         state: BiLMState | None = None,
     ) -> BiLMOutput:
-        """Return all layers, and the state to pass on if the next batch continues this text."""
+        """Return all layers, and the state after the batch.
+
+        Pass this state to the next call if the next batch continues the same texts.
+        """
         check_ids(ids, self.config)
         return self.contextualize(self.encode(ids), mask, state)
 
@@ -59,7 +65,7 @@ class BiLM(nn.Module):
         mask: Bool[Tensor, "B T"],
         state: BiLMState | None = None,
     ) -> BiLMOutput:
-        """Run both directions over token vectors."""
+        """Return all layers for token vectors x_k that were computed before."""
         lengths = mask.sum(dim=1)
         L = self.config.num_layers
         before: Sequence[LSTMState | None] = state or [None] * (2 * L)
@@ -77,14 +83,17 @@ class BiLM(nn.Module):
         x: Float[Tensor, "B T D"],
         mask: Bool[Tensor, "B T"] | None,
         before: Sequence[LSTMState | None],
-        continues: Bool[Tensor, "B T"] | None = None,
+        keep_state: Bool[Tensor, "B T"] | None = None,
     ) -> tuple[list[Tensor], BiLMState]:
-        """Run the layers of one direction; return each one's output and state."""
+        """Run the LSTM layers of one direction; return the output and the state of each layer.
+
+        The arguments are those of `ProjectedLSTM`, with one initial state per layer.
+        """
         outputs: list[Tensor] = []
         states: BiLMState = []
         for j, (lstm, state) in enumerate(zip(lstms, before, strict=True)):
             x = self.dropout(x)
-            h, after = lstm(x, mask, state, continues)
+            h, after = lstm(x, mask, state, keep_state)
             x = h + x if self.config.residual and j > 0 else h
             outputs.append(x)
             states.append(after)
@@ -103,19 +112,19 @@ def _lstm(config: BiLMConfig) -> ProjectedLSTM:
 
 
 def check_ids(ids: Int[Tensor, "B T *C"], config: BiLMConfig) -> None:
-    """Raise unless ids have the shape that a biLM reads."""
+    """Raise if the shape of the ids does not match the config."""
     expected = () if config.vocab_size is not None else (config.max_characters,)
     if ids.shape[2:] != expected:
-        wants = f"{expected[0]} characters" if expected else "one id"
+        unit = f"{expected[0]} characters" if expected else "one id"
         raise InputError(
-            f"this biLM reads {wants} per word, got ids of shape {tuple(ids.shape)}. Encode with "
+            f"this biLM reads {unit} per word, got ids of shape {tuple(ids.shape)}. Encode with "
             "encode_sentences(sentences, width=bilm.config.max_characters), or with the "
             "vocabulary of a word-input model."
         )
 
 
 def flip(x: Float[Tensor, "B T D"], lengths: Int[Tensor, " B"]) -> Float[Tensor, "B T D"]:
-    """Reverse each sentence and leave its padding where it is: [a b c _] -> [c b a _]."""
+    """Reverse each sentence, but not its padding: [a b c _] -> [c b a _]."""
     t = torch.arange(x.shape[1], device=x.device)
     last = lengths[:, None] - 1
     index = torch.where(t <= last, last - t, t)  # (B, T)

@@ -1,6 +1,6 @@
-"""The likelihood of the next word: a softmax over all words or over a sample of them.
+"""The probability of the next word: softmax over the vocabulary, or sampled softmax.
 
-M positions, D token dim, V words, S sampled words.
+M positions, D dim, V words in the vocabulary, S sampled words.
 """
 
 import math
@@ -18,19 +18,19 @@ _LOGITS_AT_ONCE = 2**26  # 256 MB in float32
 
 
 class Negatives(NamedTuple):
-    """Sampled negative words, shared by all positions of a batch."""
+    """Words sampled as negatives, shared by all positions of a batch."""
 
     ids: Int[Tensor, " S"]
-    """Distinct words."""
+    """Distinct word ids."""
 
     tries: Float[Tensor, ""]
-    """Number of draws it took to get them, including repeated words."""
+    """Number of draws until there were S distinct words, repeated words included."""
 
 
 class Softmax(nn.Module):
-    """One table of output vectors for both directions (section 3.4).
+    """The softmax layer, shared by both directions (section 3.1).
 
-    Words are sorted by frequency, so log-uniform sampling is close to sampling by frequency.
+    Word ids are sorted by frequency, so log-uniform sampling approximates sampling by frequency.
     """
 
     def __init__(self, *, dim: int, vocab_size: int) -> None:
@@ -40,7 +40,7 @@ class Softmax(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights as the released training code does."""
+        """Initialize as the released training code does."""
         nn.init.normal_(self.weight, std=self.weight.shape[1] ** -0.5)
         nn.init.zeros_(self.bias)
 
@@ -50,7 +50,7 @@ class Softmax(nn.Module):
         targets: Int[Tensor, " M"],
         negatives: Negatives | None = None,
     ) -> Float[Tensor, " M"]:
-        """Return -log p(target) at every position: exact, or against `negatives` if given."""
+        """Return -log p(target) at each position, by sampled softmax if `negatives` are given."""
         if negatives is None:
             return self._full(h, targets.long())
         if kernels.usable(h):
@@ -65,39 +65,39 @@ class Softmax(nn.Module):
 
         The result depends on the state of the generator and on the type of the device.
         """
-        # Simulated in continuous time, without a loop or a synchronization with the device: each
-        # word k occurs as a Poisson process with rate p(k). The order of first occurrences is then
-        # the order in which repeated draws would find new words.
+        # This simulates the draws without a loop and without a synchronization with the device. Let
+        # each word k occur in continuous time, as a Poisson process with rate p(k). The order of
+        # first occurrences is then the order in which successive draws would yield new words.
         p = log_uniform(len(self.bias), self.bias.device)
         arrival = torch.empty_like(p).exponential_(generator=generator) / p
         # Deviation: TensorFlow loops forever if there are fewer words than samples.
         first = arrival.topk(min(num_samples, len(p)), largest=False, sorted=False)
-        # After its first occurrence a word occurs again, which counts as a repeated draw.
-        waited = first.values.max() - first.values
-        again = torch.poisson((waited * p[first.indices]).sum(), generator=generator)
-        return Negatives(first.indices, len(first.indices) + again)
+        # Each word may occur again before the last word occurs. These are the repeated draws.
+        remaining = first.values.max() - first.values
+        repeated = torch.poisson((remaining * p[first.indices]).sum(), generator=generator)
+        return Negatives(first.indices, len(first.indices) + repeated)
 
     def _full(self, h: Tensor, targets: Tensor) -> Tensor:
-        # M x V logits do not fit into memory. They are computed for a block of rows at a time, and
-        # once more in the backward pass.
+        # M x V logits do not fit into memory: compute them for one block of rows at a time, and
+        # recompute them in the backward pass.
         rows = max(1, _LOGITS_AT_ONCE // len(self.bias))
-        parts = zip(h.split(rows), targets.split(rows), strict=True)
+        blocks = zip(h.split(rows), targets.split(rows), strict=True)
         return torch.cat(
             [
-                checkpoint(_full_nll, *part, self.weight, self.bias, use_reentrant=False)
-                for part in parts
+                checkpoint(_full_nll, *block, self.weight, self.bias, use_reentrant=False)
+                for block in blocks
             ]
         )
 
 
 def log_uniform(vocab_size: int, device: torch.device) -> Float[Tensor, " V"]:
-    """Return p(k) = log((k + 2) / (k + 1)) / log(V + 1), which sums to 1."""
+    """Return the log-uniform distribution p(k) = log((k + 2) / (k + 1)) / log(V + 1)."""
     k = torch.arange(vocab_size, dtype=torch.float32, device=device)
     return torch.log1p(1 / (k + 1)) / math.log(vocab_size + 1)
 
 
 def log_expected_counts(tries: Float[Tensor, ""], vocab_size: int) -> Float[Tensor, " V"]:
-    """Return the log probability of each word to occur at least once in `tries` draws."""
+    """Return the log probability that each word occurs at least once in `tries` draws."""
     p = log_uniform(vocab_size, tries.device)
     return torch.log(-torch.expm1(tries * torch.log1p(-p)))
 
@@ -114,9 +114,9 @@ def _sampled_nll(
     sampled: Int[Tensor, " S"],
     log_counts: Float[Tensor, " V"],
 ) -> Float[Tensor, " M"]:
-    """Return -log p of each target among itself and the sampled words (Jean et al., 2015)."""
+    """Return the sampled-softmax loss of each target (Jean et al., 2015)."""
     positive = (h * weight[targets]).sum(-1) + (bias - log_counts)[targets]  # (M,)
     negative = functional.linear(h, weight[sampled], (bias - log_counts)[sampled])  # (M, S)
-    # A target that is also among the sampled words is not a negative.
+    # Accidental hits: where a sampled word is the target itself, it is not a negative.
     negative = negative.masked_fill(sampled == targets[:, None], -torch.inf)
     return torch.logaddexp(positive, negative.logsumexp(-1)) - positive

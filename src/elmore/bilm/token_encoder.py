@@ -1,6 +1,6 @@
-"""Tokens to vectors, without context: x_k of section 3.1, the biLM's layer 0.
+"""Tokens -> context-independent vectors: x_k of section 3.1, layer 0 of the biLM.
 
-N tokens, C characters per token, E character dim, F filters, D token dim.
+N tokens, C characters per token, E character dim, F filters, D dim.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from elmore.text.characters import NUM_CHARACTERS
 
 
 def token_encoder(config: BiLMConfig) -> "CharEncoder | WordEncoder":
-    """Return the layer that reads what this biLM reads: characters or words."""
+    """Return the token encoder of a config: from characters, or from word ids."""
     if config.vocab_size is not None:
         return WordEncoder(vocab_size=config.vocab_size, dim=config.dim)
     return CharEncoder(
@@ -28,7 +28,7 @@ def token_encoder(config: BiLMConfig) -> "CharEncoder | WordEncoder":
 
 
 class CharEncoder(nn.Module):
-    """Character n-gram filters, max-pooled, through highways, projected to D."""
+    """Character convolutions, max-pooling, highway layers and a projection to D (section 3.4)."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class CharEncoder(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights as the released training code does."""
+        """Initialize as the released training code does."""
         nn.init.uniform_(self.embed.weight, -1, 1)
         for conv in self.convs:
             weight, bias = conv.parameters()
@@ -66,26 +66,26 @@ class CharEncoder(nn.Module):
             self.embed.weight[0] = 0
 
     def forward(self, ids: Int[Tensor, "*batch C"]) -> Float[Tensor, "*batch D"]:
-        """Encode every token on its own."""
+        """Return the vector of each token."""
         x = self.embed(ids.flatten(0, -2)).transpose(1, 2)  # (N, E, C)
-        # The activation is monotone: pooling first gives the same result on 1/C of the values.
+        # The activation is monotonic, so pooling first gives the same result at 1/C of the cost.
         x = torch.cat([conv(x).amax(dim=-1) for conv in self.convs], dim=-1)  # (N, F)
         x = self.project(self.highways(self.activation(x)))  # (N, D)
         return x.unflatten(0, ids.shape[:-1])
 
 
 def word_ends(ids: Int[Tensor, "N C"]) -> Int[Tensor, " N"]:
-    """Return the number of characters before each word's padding: [b a t _ _ _] -> 3.
+    """Return the number of characters of each word, without its padding: [b a t _ _ _] -> 3.
 
-    From there on, all windows of a filter see the same values. So the windows that start at or
-    before a word's end include its exact maximum, and the characters after them can be dropped.
+    All windows of a filter that start in the padding have the same value. So max-pooling needs
+    only the windows that start at or before the end of the word.
     """
     position = torch.arange(1, ids.shape[1] + 1, dtype=torch.int32, device=ids.device)
     return ((ids != ids[:, -1:]) * position).amax(dim=1)
 
 
 class Highway(nn.Module):
-    """A gated residual layer: y = g * relu(Wx) + (1 - g) * x (Srivastava et al., 2015)."""
+    """Highway layer: y = g * relu(Wx + b) + (1 - g) * x (Srivastava et al., 2015)."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -94,15 +94,15 @@ class Highway(nn.Module):
         for linear in (self.transform, self.gate):
             nn.init.normal_(linear.weight, std=dim**-0.5)
         nn.init.zeros_(self.transform.bias)
-        nn.init.constant_(self.gate.bias, -2.0)  # start close to the identity
+        nn.init.constant_(self.gate.bias, -2.0)  # start close to the identity function
 
     def forward(self, x: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
-        """Apply the layer."""
+        """Return y for each input vector."""
         return torch.lerp(x, self.transform(x).relu(), self.gate(x).sigmoid())
 
 
 class WordEncoder(nn.Module):
-    """A table of word vectors, for biLMs that read words instead of characters."""
+    """A table of word vectors, for biLMs that read word ids instead of characters."""
 
     def __init__(self, *, vocab_size: int, dim: int) -> None:
         super().__init__()
@@ -112,5 +112,5 @@ class WordEncoder(nn.Module):
             self.embed.weight[0] = 0
 
     def forward(self, ids: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch D"]:
-        """Look every token up."""
+        """Return the vector of each token."""
         return self.embed(ids)

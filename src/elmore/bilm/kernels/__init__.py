@@ -1,10 +1,10 @@
-"""Triton kernels for CUDA devices, each equal to a reference in plain PyTorch.
+"""Triton kernels for CUDA devices. Each computes the same as a reference in plain PyTorch.
 
 Matrices are multiplied in the dtype of `torch.autocast`, bfloat16 in training, and accumulated in
 float32. Parameters, gradients, cell states and losses stay in float32. Without autocast, the dtype
 is that of the parameters: float32 or bfloat16 in inference.
 
-The environment variable ELMORE_KERNELS=0 switches the kernels off.
+Set the environment variable ELMORE_KERNELS=0 to disable the kernels.
 """
 
 import os
@@ -18,7 +18,7 @@ _MIN_CAPABILITY = (8, 0)  # tensor cores for bfloat16, and the oldest GPUs that 
 
 
 def usable(x: Tensor) -> bool:
-    """Return whether the kernels can run on this tensor. If not, run the reference."""
+    """Return whether the kernels can run on this tensor's device. If not, use the reference."""
     return x.is_cuda and os.environ.get("ELMORE_KERNELS") != "0" and _supported(x.device)
 
 
@@ -40,7 +40,7 @@ def multiply(a: Tensor, b: Tensor, out: Tensor) -> None:
 
 @cache
 def _supported(device: torch.device) -> bool:
-    """Return whether the kernels run on a device. If not, warn with the reason, once."""
+    """Return whether the kernels run on a device. If not, warn once and give the reason."""
     reason = _failure(device)
     if reason is not None:
         warnings.warn(
@@ -59,7 +59,7 @@ def _failure(device: torch.device) -> str | None:
         needed = ".".join(map(str, _MIN_CAPABILITY))
         return f"it has compute capability {major}.{minor}, and {needed} is needed"
     # No Triton, no C compiler, a cache folder that cannot be written, a PyTorch that is too old:
-    # each raises an exception of another class.
+    # each raises a different type of exception.
     try:
         from elmore.bilm.kernels.probe import run_probe
 

@@ -1,9 +1,9 @@
-"""Character convolutions fused with max-pooling over time.
+"""Character convolutions fused with max-pooling.
 
 The E values of each of a word's C characters are contiguous in memory, so a window of W characters
-is a row of K = W E values, and the windows of many words that start at the same position are a
-matrix. All filters form one matrix, too, with narrow filters zero-padded to K. The forward kernel
-multiplies tiles of the two matrices, position by position, and stores only the maximum and its
+is a row of K = W E values, and the windows of many words at the same position form a matrix. All
+filters form a second matrix, in which narrow filters are zero-padded to K. The forward kernel
+multiplies tiles of both matrices, position by position, and stores only the maximum and its
 position. It stops at the end of the longest word of a tile (see `word_ends`), on average after
 about ten positions instead of fifty.
 
@@ -28,14 +28,14 @@ from torch.nn import functional
 from elmore.bilm.kernels import compute_dtype
 from elmore.bilm.token_encoder import CharEncoder, word_ends
 
-_WORDS, _FILTERS = 64, 64  # size of a tile, with one window of each word
+_WORDS, _FILTERS = 64, 64  # size of a tile: one window of each word, by filters
 _WORD_SPLITS = 8  # partial sums over the words, for the gradient of the filters
 _FILTER_SPLITS = 4  # partial sums over the filters, for the gradient of the characters
-_TABLES = 64  # gradients of the embedding table that are summed in the end, to avoid contention
+_TABLES = 64  # partial gradients of the embedding table, to reduce contention of atomic additions
 
 
 def encode(encoder: CharEncoder, ids: Int[Tensor, "N C"]) -> Float[Tensor, "N D"]:
-    """Return what `encoder` returns. Fastest if words are sorted by length."""
+    """Return `encoder(ids)`. Fastest if words are sorted by length."""
     convs = cast("list[nn.Conv1d]", list(encoder.convs))
     weights, biases = zip(*(conv.parameters() for conv in convs), strict=True)
     widths = tuple(conv.kernel_size[0] for conv in convs for _ in range(conv.out_channels))
@@ -54,7 +54,7 @@ def encode(encoder: CharEncoder, ids: Int[Tensor, "N C"]) -> Float[Tensor, "N D"
     return encoder.project(encoder.highways(encoder.activation(pooled)))
 
 
-@cache  # a copy from the host would wait for the device, and cannot be captured
+@cache  # a copy from the host would synchronize, and cannot be captured in a CUDA graph
 def _to_device(widths: tuple[int, ...], device: torch.device) -> Tensor:
     return torch.tensor(widths, dtype=torch.int32, device=device)
 
@@ -107,13 +107,13 @@ class _Pooled(torch.autograd.Function):
         d_embed = torch.zeros(_TABLES * ctx.num_characters, E, device=x.device)
         d_embed.index_add_(0, rows, d_x.sum(0).flatten(0, 1))
         d_embed = d_embed.view(_TABLES, -1, E).sum(0)
-        d_embed[0] = 0  # the embedding of `padding_idx` is not trained
+        d_embed[0] = 0  # `padding_idx` has no gradient
         return None, d_embed, d_filters.sum(0), grad.sum(0, dtype=torch.float32), None, None
 
 
 @triton.jit
 def _windows(x, words, position, N, C, E: tl.constexpr, K: tl.constexpr, BLOCK_K: tl.constexpr):
-    """Load each word's window that starts at `position`, with zeros after its last character."""
+    """Load the window at `position` of each word, zero-padded after the last character."""
     k = tl.arange(0, BLOCK_K)[None, :]
     mask = (words[:, None] < N) & (k < K) & (k < (C - position) * E)
     return tl.load(x + (words[:, None].to(tl.int64) * C + position) * E + k, mask, 0)
@@ -125,7 +125,7 @@ def _convolve(
     F: tl.constexpr, K: tl.constexpr, BLOCK_K: tl.constexpr,
     WORDS: tl.constexpr, FILTERS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the maximum over each word's windows, and the position of the maximum."""
+    """Compute the maximum over the windows of each word, and its position."""
     words = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
     f = tl.program_id(1) * FILTERS + tl.arange(0, FILTERS)
     k = tl.arange(0, BLOCK_K)[:, None]
@@ -153,16 +153,15 @@ def _filter_gradient(
     F: tl.constexpr, K: tl.constexpr, BLOCK_K: tl.constexpr,
     WORDS: tl.constexpr, FILTERS: tl.constexpr,
 ):  # fmt: skip
-    """Sum the gradient of a tile of filters over every n-th tile of words, n = _WORD_SPLITS."""
+    """Sum the gradient of a tile of filters over every _WORD_SPLITS-th tile of words."""
     f = tl.program_id(0) * FILTERS + tl.arange(0, FILTERS)
     total = tl.zeros((FILTERS, BLOCK_K), tl.float32)
     for block in range(tl.program_id(1), tl.cdiv(N, WORDS), tl.num_programs(1)):
         words = block * WORDS + tl.arange(0, WORDS)
-        # Transposed, to (filters, words).
-        own = words[None, :].to(tl.int64) * F + f[:, None]
-        mask = (words[None, :] < N) & (f[:, None] < F)
-        g = tl.load(grad + own, mask, 0)
-        at = tl.load(argmax + own, mask, 0).to(tl.int32)
+        offset = words[None, :].to(tl.int64) * F + f[:, None]
+        mask = (words[None, :] < N) & (f[:, None] < F)  # transposed: (filters, words)
+        g = tl.load(grad + offset, mask, 0)
+        at = tl.load(argmax + offset, mask, 0).to(tl.int32)
         for position in range(tl.max(tl.load(ends + words, words < N, 0)) + 1):
             window = _windows(x, words, position, N, C, E, K, BLOCK_K)
             gradient = tl.where(at == position, g, 0.0).to(window.dtype)
@@ -178,7 +177,7 @@ def _character_gradient(
     F: tl.constexpr, K: tl.constexpr, BLOCK_K: tl.constexpr,
     WORDS: tl.constexpr, FILTERS: tl.constexpr,
 ):  # fmt: skip
-    """Sum the gradient of a tile of words over every n-th tile of filters, n = _FILTER_SPLITS."""
+    """Sum the gradient of a tile of words over every _FILTER_SPLITS-th tile of filters."""
     words = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
     k = tl.arange(0, BLOCK_K)[None, :]
     d_x += (tl.program_id(1).to(tl.int64) * N + words[:, None]) * C * E
@@ -186,13 +185,13 @@ def _character_gradient(
         total = tl.zeros((WORDS, BLOCK_K), tl.float32)
         for start in range(tl.program_id(1) * FILTERS, F, tl.num_programs(1) * FILTERS):
             f = start + tl.arange(0, FILTERS)
-            own = words[:, None].to(tl.int64) * F + f[None, :]
+            offset = words[:, None].to(tl.int64) * F + f[None, :]
             mask = (words[:, None] < N) & (f[None, :] < F)
             w = tl.load(filters + f[:, None] * K + k, (f[:, None] < F) & (k < K), 0)
-            at = tl.load(argmax + own, mask, 0).to(tl.int32)
-            gradient = tl.where(at == position, tl.load(grad + own, mask, 0), 0.0).to(w.dtype)
+            at = tl.load(argmax + offset, mask, 0).to(tl.int32)
+            gradient = tl.where(at == position, tl.load(grad + offset, mask, 0), 0.0).to(w.dtype)
             total = tl.dot(gradient, w, total, input_precision="ieee")
-        # Windows of neighboring positions overlap, so each is added to the word's gradient.
+        # Windows overlap, so add their gradients up.
         mask = (words[:, None] < N) & (k < K) & (k < (C - position) * E)
         to = d_x + position * E + k
         tl.store(to, tl.load(to, mask, 0) + total, mask)

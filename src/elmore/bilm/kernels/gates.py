@@ -1,9 +1,9 @@
-"""The gates of an LSTM step, shared by the kernels of training and of inference.
+"""The gates of an LSTM step, shared by the training and the inference kernels.
 
-Several LSTMs run side by side as lanes: the two directions of a layer in training, all layers of
-both directions in inference.
+A batch of LSTMs runs in parallel, one per lane: the two directions of a layer in training, all
+layers of both directions in inference.
 
-B rows, H cell dim, S parts of the sum of a projection.
+B rows of the batch, H cell dim, S parts of the sum over H in a projection.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -12,14 +12,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-TILE_ROWS, TILE_COLUMNS = 32, 64  # the tile of a matrix that one program of a kernel handles
+TILE_ROWS, TILE_COLUMNS = 32, 64  # the tile of a matrix that one thread block computes
 
 
 def parts_of(cell_dim: int) -> int:
-    """Return into how many parts the sum of a projection is split.
+    """Return S, the number of parts into which a projection splits its sum over H (split-K).
 
-    A product with few rows and many summands leaves most of the device idle. Its sum is split
-    into parts, which become part of the batch; the next kernel adds them up in float32.
+    A matrix product with few rows and a long sum leaves most of the device idle. The parts of the
+    sum are therefore separate products of a batch, and the next kernel adds them up in float32.
     """
     # A tile must not span two parts.
     return 4 if cell_dim % (4 * TILE_COLUMNS) == 0 else 1
@@ -35,17 +35,17 @@ def gates(
     m: Tensor,
     clip: float,
 ) -> None:
-    """Compute the new cell clip(f c + i g), and m = o tanh(c), which is projected.
+    """Compute the new cell state c = clip(f c + i g), and m = o tanh(c), which is projected next.
 
     Args:
-        pre: (lanes, B, 4H), the gates before the bias and the nonlinearity.
+        pre: (lanes, B, 4H), the gates before bias and activation.
         bias: (lanes, 4H).
-        cell: (lanes, B, H) in float32.
-        new_cell: Like `cell`, and may be the same memory.
-        keep: (lanes, B), 1 to continue from `cell`, 0 to start from `start`.
-        start: (lanes, B, H) in float32.
-        m: (lanes * S, B, H / S), the values to project, in S parts.
-        clip: The bound of the cell, infinity for none.
+        cell: (lanes, B, H), the cell state, in float32.
+        new_cell: Receives the new cell state; may be `cell` itself.
+        keep: (lanes, B), 0 to replace the cell state by `start`, otherwise 1.
+        start: (lanes, B, H), the cell state at the start of a sentence, in float32.
+        m: (lanes * S, B, H / S), receives the values to project, in S parts.
+        clip: The cell clip; infinity for no clipping.
     """
     lanes, B, H = cell.shape
     grid = (triton.cdiv(B, TILE_ROWS), triton.cdiv(H, TILE_COLUMNS), lanes)
@@ -58,13 +58,13 @@ def gates(
 
 @triton.jit
 def tanh(x):
-    """Tanh by way of the sigmoid, which the device computes fast."""
+    """Compute tanh from the sigmoid, which is faster."""
     return 2 * tl.sigmoid(2 * x) - 1
 
 
 @triton.jit
 def own_tile(B, H, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Rows, columns and mask of this program's tile of a (B, H) matrix."""
+    """Return rows, columns and mask of this thread block's tile of a (B, H) matrix."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
     return row.to(tl.int64), column, (row < B) & (column < H)
@@ -72,7 +72,7 @@ def own_tile(B, H, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 def read_gates(pre, bias, row, column, mask, H: tl.constexpr):
-    """The gates i, f, g, o of a tile."""
+    """Return the gates i, f, g, o of a tile."""
     at = row * 4 * H + column
     inside = column < H
     i = tl.load(pre + at, mask, 0).to(tl.float32) + tl.load(bias + column, inside, 0)

@@ -1,8 +1,8 @@
-"""CUDA graphs: launch all kernels of a function at once.
+"""CUDA graphs: launch all kernels of a function with one call.
 
-A batch takes thousands of kernels, and to launch one takes the host about as long as the device
-needs to run it. A captured graph of them is launched by a single call, which leaves the host time
-to prepare the next batch.
+A batch needs thousands of kernels, and the host takes about as long to launch one as the device
+takes to run it. A captured CUDA graph launches all of them with one call, so that the host has
+time to prepare the next batch.
 """
 
 from collections import Counter
@@ -13,26 +13,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_capturing = Lock()  # PyTorch allows one capture at a time in a process
+_capturing = Lock()  # a process can capture only one graph at a time
 
 
 class CapturedFunction:
     """A function of CUDA tensors, captured as one CUDA graph for each combination of input shapes.
 
-    Results are overwritten by the next call, whatever its shapes: use or copy them before. Copy
-    them, too, before passing them to the next call. The reason is that only one graph runs at a
-    time, so all graphs share one memory pool, which is as large as the largest graph needs.
+    All graphs share one memory pool, as large as the largest graph needs. The next call therefore
+    overwrites the results, whatever its shapes: use or copy them first. Copy them also if they are
+    arguments of the next call.
 
-    The function must compute all results on the device, without reading any of them. Other tensors
-    that it uses, such as weights, must be updated in place. Generators may be seeded before a call.
+    The function must not read tensors on the host. Weights and other tensors that are not arguments
+    must be updated in place. Generators may be seeded before a call.
 
     Calls must not overlap: threads that share a captured function need a lock.
 
     Args:
         run: The function to capture.
-        generators: Random number generators that it uses, besides the device's default one.
-        warm_up: Calls for each combination of shapes that run without a graph, to compile kernels.
-        max_graphs: Graphs to keep. Beyond that, the least recently used one is dropped.
+        generators: Random number generators that it uses, besides the default one of the device.
+        warm_up: Uncaptured calls for each combination of shapes, which compile the kernels.
+        max_graphs: Graphs to keep; the least recently used one is dropped first.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class CapturedFunction:
         self._warm_up = warm_up
         self._max_graphs = max_graphs
         self._calls: Counter[Any] = Counter()
-        self._graphs: dict[Any, _Graph] = {}  # the most recently used one last
+        self._graphs: dict[Any, _Graph] = {}  # most recently used last
         self._stream: torch.cuda.Stream | None = None
 
     def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Return what the function returns for these inputs, which are copied first."""
+        """Return the results of the function. Inputs are copied, so the caller may change them."""
         key = tuple((x.shape, x.dtype) for x in tensors)
         if self._calls[key] < self._warm_up:
             self._calls[key] += 1
@@ -72,7 +72,7 @@ class CapturedFunction:
 
 
 class _Graph:
-    """The captured kernels of a call, and the memory that they read and write."""
+    """A captured call, and the tensors for its inputs and outputs."""
 
     def __init__(
         self,
@@ -85,29 +85,29 @@ class _Graph:
         self._graph = torch.cuda.CUDAGraph()
         for generator in generators:
             self._graph.register_generator_state(generator)
-        # "thread_local": other threads may copy results meanwhile.
+        # "thread_local": other threads may call CUDA during the capture.
         with torch.cuda.graph(self._graph, pool, stream, capture_error_mode="thread_local"):
             inputs = [torch.empty_like(x) for x in tensors]
             outputs = run(*inputs)
-        # Without owners, this memory is free for the next graph of the pool, like all temporary
-        # tensors of this one. It stays allocated as long as a graph uses the pool.
+        # Tensors that do not own their memory let the next graph of the pool reuse it. The memory
+        # stays allocated as long as any graph uses the pool.
         self._inputs = [_without_owner(x) for x in inputs]
         self._outputs = tuple(_without_owner(x) for x in outputs)
 
     @property
     def pool(self) -> Any:
-        """The memory pool, for other graphs that never run at the same time."""
+        """The memory pool, for other graphs that do not run at the same time."""
         return self._graph.pool()
 
     def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        for own, given in zip(self._inputs, tensors, strict=True):
-            own.copy_(given)
+        for captured, tensor in zip(self._inputs, tensors, strict=True):
+            captured.copy_(tensor)
         self._graph.replay()
         return self._outputs
 
 
 class _Memory:
-    """The address of a tensor's memory, in the form that PyTorch and CuPy exchange."""
+    """The memory of a tensor, as an object with the CUDA array interface."""
 
     def __init__(self, x: Tensor) -> None:
         storage = x.untyped_storage()
@@ -120,6 +120,6 @@ class _Memory:
 
 
 def _without_owner(x: Tensor) -> Tensor:
-    """Return a tensor with the same memory that does not keep it allocated."""
+    """Return a tensor that uses the same memory, but does not keep it allocated."""
     data = torch.as_tensor(_Memory(x), device=x.device).view(x.dtype)
     return data.as_strided(x.shape, x.stride(), x.storage_offset())

@@ -1,21 +1,22 @@
-"""One layer of both directions at once: a few large products a token instead of many small ones.
+"""One LSTM layer of both directions, for training.
 
-The two directions are independent, so they are one batch of matrices. For each token:
+The two directions are independent, so each step is a batch of two. At each position:
 
     h, c = 0                where a sentence starts
-    pre = [x; h] W          one product, input and recurrent weights as one matrix
-    c, m = gates(pre, c)    one kernel: bias, gates, cell, its bound
-    h = clip(m P)           one product and one kernel
+    pre = [x; h] W          one batched product: input and recurrent weights form one matrix
+    c, m = gates(pre, c)    one kernel: bias, gates, clipped cell state
+    h = clip(m P)           one batched product and one kernel
 
-Only `pre` and `c` are kept for the gradient, the gates are computed again from them. Gradients of
-the weights need no order in time, so they are one product over all tokens after the loop. Cells
-and their gradients are float32, all that is multiplied is in the type of `compute_dtype`.
+The backward pass recomputes the gates from `pre`, so they are not stored. The gradient of the weights is one product over all tokens, after the loop. Cell states and their
+gradients are float32. Matrix products use `compute_dtype`.
 
-A product with few rows and many summands (m P, and the gradient of [x; h]) would leave most of
-the device idle, so its sum is cut into parts, which become part of the batch; the kernel that
-comes after adds the parts up in float32.
+m P and the gradient of [x; h] are products with few rows and long sums, so their sums are split
+(see `gates.parts_of`).
 
-2 directions, T tokens, B streams, D token dim, H cell dim, S parts of a sum.
+The forward and the backward language model are called `ahead` and `behind`; `forward` and
+`backward` are the methods of `torch.autograd.Function`. A variable d_x is the gradient of x.
+
+2 directions, T tokens, B rows of the batch, D dim, H cell dim, S parts of a sum.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -42,7 +43,7 @@ from elmore.bilm.kernels.gates import (
 )
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 
-_BACK_ROWS, _BACK_COLUMNS = 8, 64  # where more values of a tile live at once
+_BACK_ROWS, _BACK_COLUMNS = 8, 64  # smaller tiles: the gradient needs more registers per value
 
 
 def run_layer(
@@ -51,9 +52,12 @@ def run_layer(
     behind: ProjectedLSTM,
     ahead_state: LSTMState | None,
     behind_state: LSTMState | None,
-    continues: Bool[Tensor, "2 T B"],
+    keep_state: Bool[Tensor, "2 T B"],
 ) -> tuple[Float[Tensor, "2 T B D"], LSTMState, LSTMState]:
-    """Run one layer of the forward and of the backward language model over their texts."""
+    """Return the outputs of one layer of both directions, and their states after the last token.
+
+    The arguments are those of `ProjectedLSTM`, for each direction.
+    """
     _, _, B, _ = x.shape
     H, D = ahead.cell_dim, ahead.dim
     if ahead_state is None or behind_state is None:
@@ -70,8 +74,8 @@ def run_layer(
         )
     ]  # fmt: skip
     clips = [c if c is not None else float("inf") for c in (ahead.cell_clip, ahead.projection_clip)]
-    # One row more, for the token after the last, which is none of ours.
-    keep = functional.pad(continues.float(), (0, 0, 0, 1), value=1.0)  # (2, T + 1, B)
+    # One position more than tokens: `_project` at position t also writes to position t + 1.
+    keep = functional.pad(keep_state.float(), (0, 0, 0, 1), value=1.0)  # (2, T + 1, B)
     out, cell = _Layer.apply(x, h, c, keep, *clips, compute_dtype(ahead.input.weight), *weights)
     after = zip(out[:, -1].float().detach(), cell, strict=True)
     return out, *(LSTMState(h, c) for h, c in after)
@@ -98,11 +102,11 @@ class _Layer(torch.autograd.Function):
         p = make(2, D, H, dtype=dtype)
         bias = make(2, 4 * H, dtype=torch.float32)
         for d in range(2):
-            of_x, of_h, of_bias, of_p = weights[4 * d : 4 * d + 4]
-            w[d, :, :D], w[d, :, D:], bias[d], p[d] = of_x, of_h, of_bias, of_p
+            w_x, w_h, bias_d, p_d = weights[4 * d : 4 * d + 4]
+            w[d, :, :D], w[d, :, D:], bias[d], p[d] = w_x, w_h, bias_d, p_d
         p_parts = p.mT.reshape(2 * S, H // S, D).contiguous()
 
-        xh = make(2, T + 1, B, 2 * D, dtype=dtype)  # x of this token, h of the one before
+        xh = make(2, T + 1, B, 2 * D, dtype=dtype)  # [x of this token; h of the previous token]
         xh[:, :T, :, :D], xh[:, 0, :, D:] = x, h * keep[:, 0, :, None]
         out = make(2, T, B, D, dtype=dtype)
         pre = make(2, T, B, 4 * H, dtype=dtype)
@@ -110,7 +114,7 @@ class _Layer(torch.autograd.Function):
         cell[:, 0] = c
         m = make(2 * S, T, B, H // S, dtype=dtype)
         h_parts = make(2 * S, B, D, dtype=torch.float32)
-        zero = torch.zeros(H, device=x.device).expand(2, B, H)  # the cell where a sentence starts
+        zero = torch.zeros(H, device=x.device).expand(2, B, H)  # initial cell state
         small_tiles = (triton.cdiv(B, TILE_ROWS), triton.cdiv(D, TILE_COLUMNS), 2)
         for t in range(T):
             multiply(xh[:, t], w.mT, pre[:, t])
@@ -132,21 +136,21 @@ class _Layer(torch.autograd.Function):
         T, B, H, D = pre.shape[1], pre.shape[2], cell.shape[-1], p.shape[1]
         S = len(m) // 2
         make = partial(torch.empty, device=xh.device)
-        d_pre = make(8, T, B, H, dtype=pre.dtype)  # gate by gate: four parts of a sum
+        d_pre = make(8, T, B, H, dtype=pre.dtype)  # the gates are the four parts of a sum
         d_h = make(2, T, B, D, dtype=pre.dtype)
         d_m = make(2, B, H, dtype=pre.dtype)
         d_x = make(2, T, B, D, dtype=d_out.dtype)
         d_cell = torch.zeros(2, B, H, device=xh.device)
         d_xh_parts = torch.zeros(8, B, 2 * D, device=xh.device)
-        tiles_a_program = max(1, min(8, B * H // 2**17))  # measured on an H200
-        row_tiles = triton.cdiv(B, _BACK_ROWS * tiles_a_program)
+        tiles_per_block = max(1, min(8, B * H // 2**17))  # measured on an H200
+        row_tiles = triton.cdiv(B, _BACK_ROWS * tiles_per_block)
         tiles = (row_tiles, triton.cdiv(H, _BACK_COLUMNS), 2)
         small_tiles = (triton.cdiv(B, TILE_ROWS), triton.cdiv(2 * D, TILE_COLUMNS), 2)
         d_bias = torch.zeros(row_tiles, 2, 4 * H, device=xh.device)
         w_gates = w.view(8, H, 2 * D)
         d_out = d_out.contiguous()
         for t in reversed(range(-1, T)):
-            # The gradient of token t + 1's [x; h] is complete: its x is done, its h is ours.
+            # `d_xh_parts` holds the gradient of [x of token t + 1; h of token t].
             _unproject[small_tiles](
                 d_xh_parts, d_out, out, keep, d_x, d_h, t, projection_clip,
                 B, D, T, TILE_ROWS, TILE_COLUMNS,
@@ -156,7 +160,7 @@ class _Layer(torch.autograd.Function):
             multiply(d_h[:, t], p, d_m)
             _ungates[tiles](
                 pre[:, t], bias, cell[:, t], keep[:, t], d_m, d_cell, d_pre[:, t], d_bias,
-                cell_clip, B, H, T, _BACK_ROWS, _BACK_COLUMNS, tiles_a_program,
+                cell_clip, B, H, T, _BACK_ROWS, _BACK_COLUMNS, tiles_per_block,
             )  # fmt: skip
             multiply(d_pre[:, t], w_gates, d_xh_parts)
 
@@ -169,11 +173,11 @@ class _Layer(torch.autograd.Function):
             multiply(per_part[d].mT, d_h[d].view(1, T * B, D).expand(S, -1, -1), d_p)
             d_w = d_w.view(4 * H, 2 * D)
             grads += [d_w[:, :D], d_w[:, D:], d_bias[:, d].sum(0), d_p.view(H, D).T]
-        # Nothing for the state: it came from the window before, where gradients do not go.
+        # No gradient for the initial state: truncated back-propagation stops there.
         return d_x, None, None, None, None, None, None, *grads
 
 
-# Sizes are constants of the compiled kernels: they stay the same through a whole training.
+# Sizes are compile-time constants, because they do not change during training.
 
 
 @triton.jit
@@ -182,7 +186,7 @@ def _project(
     B: tl.constexpr, D: tl.constexpr, T: tl.constexpr, S: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Output clip(sum of the parts), put beside the next token's x if that one goes on from it."""
+    """Compute h = clip(sum of the parts), and store it also beside the x of the next token."""
     d = tl.program_id(2).to(tl.int64)
     row, column, mask = own_tile(B, D, ROWS, COLUMNS)
     h = tl.zeros((ROWS, COLUMNS), tl.float32)
@@ -201,10 +205,11 @@ def _ungates(
     B: tl.constexpr, H: tl.constexpr, T: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, TILES: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of `_gates`, some tiles of rows a program.
+    """Compute the gradient of `gates`, TILES tiles of rows per thread block.
 
-    Sums over rows make the gradient of the bias: across tiles in registers, across tokens in
-    memory that is the program's own. So there are no atomics, and sums have a fixed order.
+    The gradient of the bias is a sum over rows and tokens. Each thread block adds up its own tiles
+    in registers, and its tokens in its own memory. So there are no atomic additions, and sums have
+    a fixed order.
     """
     d = tl.program_id(2).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
@@ -224,7 +229,7 @@ def _ungates(
         kept = tl.load(keep + row, row < B, 0)
         before = kept * tl.load(cell + row * H + column, mask, 0)
         at = (d * B + row) * H + column
-        # Masked places have no gradient, so they add nothing to the sums.
+        # Masked values have a zero gradient, so they add nothing to the sums.
         dm = tl.load(d_m + at, mask, 0).to(tl.float32)
         dc = tl.load(d_cell + at, mask, 0)
         c = f * before + i * g
@@ -245,12 +250,12 @@ def _ungates(
         sum_f += d_f
         sum_g += d_g
         sum_o += d_o
-    own = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    d_bias += (tl.program_id(0) * 2 + d) * 4 * H + own
-    _add(d_bias, tl.sum(sum_i, 0), own < H)
-    _add(d_bias + H, tl.sum(sum_f, 0), own < H)
-    _add(d_bias + 2 * H, tl.sum(sum_g, 0), own < H)
-    _add(d_bias + 3 * H, tl.sum(sum_o, 0), own < H)
+    k = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    d_bias += (tl.program_id(0) * 2 + d) * 4 * H + k
+    _add(d_bias, tl.sum(sum_i, 0), k < H)
+    _add(d_bias + H, tl.sum(sum_f, 0), k < H)
+    _add(d_bias + 2 * H, tl.sum(sum_g, 0), k < H)
+    _add(d_bias + 3 * H, tl.sum(sum_o, 0), k < H)
 
 
 @triton.jit
@@ -263,7 +268,7 @@ def _unproject(
     parts, d_out, out, keep, d_x, d_h, t, clip,
     B: tl.constexpr, D: tl.constexpr, T: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of token t's h before the clip, and of token t + 1's x."""
+    """Compute the gradient of h of token t before clipping, and of x of token t + 1."""
     d = tl.program_id(2).to(tl.int64)
     row, column, mask = own_tile(B, 2 * D, ROWS, COLUMNS)
     grad = tl.zeros((ROWS, COLUMNS), tl.float32)
@@ -278,6 +283,6 @@ def _unproject(
         kept = tl.load(keep + (d * (T + 1) + t + 1) * B + row, row < B, 0)
         grad = grad * kept + tl.load(d_out + at, mask, 0).to(tl.float32)
         h = tl.load(out + at, mask, 0)
-        # The bounded value itself counts as bounded: rounding hides on which side it was.
+        # h is rounded, so a value equal to the clip counts as clipped.
         inside = (h > -clip) & (h < clip)
         tl.store(d_h + at, tl.where(inside, grad, 0).to(d_h.dtype.element_ty), mask)

@@ -1,4 +1,4 @@
-"""The smallest computation that needs all that the kernels need."""
+"""A minimal kernel that needs the same software and hardware as the other kernels."""
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 
@@ -12,13 +12,13 @@ _SIZE = 16  # the smallest tile of `tl.dot`
 
 
 def run_probe(device: torch.device, dtype: torch.dtype = torch.bfloat16) -> None:
-    """Compile and run a kernel, and raise an exception if any part of this fails."""
+    """Compile and run a kernel. Raise an exception if this fails or the result is wrong."""
     x = torch.arange(_SIZE, dtype=dtype, device=device).expand(_SIZE, _SIZE).contiguous()
     product, expected = torch.empty(2, 1, _SIZE, _SIZE, device=device)
     multiply(x[None], x[None], expected)
     with torch.cuda.device_of(x):
         _square[(1,)](x, product, _SIZE)
-    if not torch.equal(product, expected):  # integers of less than 24 bits: no rounding
+    if not torch.equal(product, expected):  # exact: small integers
         raise RuntimeError("a test kernel returned a wrong result")
 
 

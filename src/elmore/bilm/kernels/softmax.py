@@ -1,14 +1,14 @@
-"""Sampled softmax that stores a single M x S matrix, in half precision.
+"""Sampled softmax that stores only one M x S matrix, in half precision.
 
-Logits are computed in float32 for a block of rows at a time. One kernel turns them into losses and
-into gradients of the logits, which is all that the backward pass needs.
+Logits are computed in float32, for one block of rows at a time. One kernel computes losses and
+gradients of the logits from them. The backward pass needs only these gradients.
 
-If a target is also among the sampled words, it is not a negative, so its column in the matrix is
-free. The kernel stores the gradient of the target's logit there, and the matrix products of the
-backward pass take care of it. Only targets that were not sampled are added to the gradient of the
-weights one by one. These are rare words, so few of these additions collide.
+A target that was also sampled is not a negative, so its column of the matrix is free. The kernel
+stores the gradient of the target's logit there, and the matrix products of the backward pass
+include it. The other targets are added to the gradient of the weights by atomic additions. They
+are rare words, so few of these additions collide.
 
-M positions, D token dim, V words, S sampled words.
+M positions, D dim, V words in the vocabulary, S sampled words.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -34,7 +34,7 @@ def sampled_nll(
     sampled: Int[Tensor, " S"],
     log_counts: Float[Tensor, " V"],
 ) -> Float[Tensor, " M"]:
-    """Return -log p of each target among itself and the sampled words (Jean et al., 2015)."""
+    """Return the sampled-softmax loss of each target (Jean et al., 2015)."""
     return _SampledNLL.apply(
         h.to(compute_dtype(weight)).contiguous(), targets, weight, bias, sampled, log_counts
     )
@@ -55,12 +55,12 @@ class _SampledNLL(torch.autograd.Function):
         shift = bias - log_counts
         w = weight[sampled].to(h.dtype)  # (S, D)
         nll = torch.empty(M, device=h.device)
-        # Gradients of the logits: of targets that were not sampled, and of sampled words.
+        # Gradients of the logits, of targets that were not sampled and of sampled words.
         d_target = torch.empty(M, device=h.device)
         d_sampled = torch.empty(M, S, dtype=h.dtype, device=h.device)
         logits = torch.empty(1, min(M, _ROWS_AT_ONCE), S, device=h.device)
         sampled_shift = shift[sampled]
-        # The column of each word that was sampled.
+        # The column of each sampled word, -1 for the other words.
         slots = torch.full((len(bias),), -1, dtype=torch.int32, device=h.device)
         slots[sampled] = torch.arange(S, dtype=torch.int32, device=h.device)
         for start in range(0, M, _ROWS_AT_ONCE):
@@ -78,7 +78,7 @@ class _SampledNLL(torch.autograd.Function):
         h, targets, weight, w, sampled, d_target, d_sampled = ctx.saved_tensors
         (M, D), (V, _), S = h.shape, weight.shape, len(sampled)
         grad = grad.contiguous()
-        # Normalized: 1 / M, the gradient of a mean, would be rounded in half precision.
+        # Normalized, because 1 / M, the gradient of a mean, would lose precision in half precision.
         scale = grad.abs().amax().clamp_min(torch.finfo(torch.float32).tiny)
         scaled = (grad / scale).to(h.dtype)
         d_w = torch.empty(1, S, D, device=h.device)
@@ -99,25 +99,25 @@ def _losses(
     logits, h, weight, shift, sampled_shift, slots, targets, nll, d_target, d_sampled,
     start, D: tl.constexpr, S: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr,
 ):  # fmt: skip
-    """Compute the loss of one position, and the gradient of its logits."""
+    """Compute the loss of one position and the gradient of its logits."""
     row = tl.program_id(0).to(tl.int64)
     position = start + row
     target = tl.load(targets + position)
     d = tl.arange(0, BLOCK_D)
-    own_h = tl.load(h + position * D + d, d < D, 0).to(tl.float32)
-    own_w = tl.load(weight + target * D + d, d < D, 0)
-    true = tl.sum(own_h * own_w) + tl.load(shift + target)
+    h_row = tl.load(h + position * D + d, d < D, 0).to(tl.float32)
+    w_row = tl.load(weight + target * D + d, d < D, 0)
+    target_logit = tl.sum(h_row * w_row) + tl.load(shift + target)
 
     s = tl.arange(0, BLOCK_S)
     slot = tl.load(slots + target)
     x = tl.load(logits + row * S + s, s < S, -float("inf")) + tl.load(sampled_shift + s, s < S, 0)
     x = tl.where(s == slot, -float("inf"), x)
-    top = tl.maximum(tl.max(x), true)
-    log_sum = top + tl.log(tl.sum(tl.exp(x - top)) + tl.exp(true - top))
-    error = tl.exp(true - log_sum) - 1
+    top = tl.maximum(tl.max(x), target_logit)
+    log_sum = top + tl.log(tl.sum(tl.exp(x - top)) + tl.exp(target_logit - top))
+    error = tl.exp(target_logit - log_sum) - 1
     p = tl.where(s == slot, error, tl.exp(x - log_sum))
     tl.store(d_sampled + position * S + s, p.to(d_sampled.dtype.element_ty), s < S)
-    tl.store(nll + position, log_sum - true)
+    tl.store(nll + position, log_sum - target_logit)
     tl.store(d_target + position, tl.where(slot >= 0, 0.0, error))
 
 
@@ -134,17 +134,17 @@ def _add_targets(
     D: tl.constexpr,
     BLOCK_D: tl.constexpr,
 ):
-    """Scale the gradient of one position, and add that of its target if it was not sampled."""
+    """Scale the gradient of one position, and add the target's part if it was not sampled."""
     position = tl.program_id(0).to(tl.int64)
     d = tl.arange(0, BLOCK_D)
-    own = position * D + d
+    offset = position * D + d
     scale = tl.load(grad + position)
     error = tl.load(d_target + position)
-    g = tl.load(d_h + own, d < D, 0).to(tl.float32)
+    g = tl.load(d_h + offset, d < D, 0).to(tl.float32)
     if error != 0:
         target = tl.load(targets + position)
         g += error * tl.load(weight + target * D + d, d < D, 0)
-        x = tl.load(h + own, d < D, 0).to(tl.float32)
+        x = tl.load(h + offset, d < D, 0).to(tl.float32)
         tl.atomic_add(d_weight + target * D + d, scale * error * x, d < D)
         tl.atomic_add(d_bias + target, scale * error)
-    tl.store(d_h + own, (g * scale).to(d_h.dtype.element_ty), d < D)
+    tl.store(d_h + offset, (g * scale).to(d_h.dtype.element_ty), d < D)
