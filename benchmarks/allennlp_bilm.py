@@ -1,10 +1,11 @@
-"""AllenNLP's biLM on the weights and sentences of another benchmark, if AllenNLP is there.
+"""AllenNLP's biLM with the weights of a given elmore model, if AllenNLP is installed.
 
-Its dependencies no longer install beside today's PyTorch, and its biLM needs none of them:
+AllenNLP's dependencies cannot be installed beside a current PyTorch. Its biLM needs none of them,
+so install it alone:
 
     pip install --no-deps allennlp==2.10.1
 
-What it imports beyond that is replaced by names without content.
+The missing packages that it imports are replaced by empty stubs.
 """
 
 import importlib.util
@@ -23,19 +24,19 @@ import elmore
 from elmore.checkpoint.hdf5 import write_hdf5
 
 
-class _Hollow(ModuleType):
-    """A module in which every name is a class that does nothing."""
+class _StubModule(ModuleType):
+    """A module whose attributes are all `_Stub`."""
 
     __path__: list[str] = []  # noqa: RUF012
 
     def __getattr__(self, name: str) -> type:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Nothing
+        return _Stub
 
 
-class _Nothing:
-    """Can be called, subclassed and decorated with, and that is all that an import does."""
+class _Stub:
+    """A class that can be called, subclassed and used as a decorator, and does nothing."""
 
     def __init__(self, *args: object, **kwargs: object) -> None: ...
 
@@ -45,12 +46,12 @@ class _Nothing:
     def __class_getitem__(cls, item: object) -> type:
         return cls
 
-    def __getattr__(self, name: str) -> "_Nothing":
+    def __getattr__(self, name: str) -> "_Stub":
         return self
 
 
-class _Stand(MetaPathFinder, Loader):
-    """Finds a hollow module for what nobody else has found."""
+class _StubFinder(MetaPathFinder, Loader):
+    """Finds a stub for each module that no other finder has found."""
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         if name.split(".")[0] == "allennlp":
@@ -58,29 +59,29 @@ class _Stand(MetaPathFinder, Loader):
         return ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _Hollow(spec.name)
+        return _StubModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None: ...
 
 
 def find_allennlp(bilm: elmore.BiLM) -> Callable[[list[list[str]]], list[Tensor]] | None:
-    """Return a function that runs AllenNLP's biLM with our weights, or None without AllenNLP."""
+    """Return a function that runs AllenNLP's biLM with these weights, or None without AllenNLP."""
     if importlib.util.find_spec("allennlp") is None:
         return None
-    stand = _Stand()
-    sys.meta_path.append(stand)
+    finder = _StubFinder()
+    sys.meta_path.append(finder)
     try:
         from allennlp.modules import elmo, elmo_lstm
     finally:
-        sys.meta_path.remove(stand)
-    elmo.cached_path = elmo_lstm.cached_path = str  # our files are here already
-    with tempfile.TemporaryDirectory() as name:
-        weights, options = Path(name) / "weights.hdf5", Path(name) / "options.json"
+        sys.meta_path.remove(finder)
+    elmo.cached_path = elmo_lstm.cached_path = str  # local files, nothing to download
+    with tempfile.TemporaryDirectory() as folder:
+        weights, options = Path(folder) / "weights.hdf5", Path(folder) / "options.json"
         write_hdf5(bilm, weights, options)
-        theirs = elmo._ElmoBiLm(str(options), str(weights)).eval()
+        allennlp_bilm = elmo._ElmoBiLm(str(options), str(weights)).eval()
 
     @torch.inference_mode()
     def run(sentences: list[list[str]]) -> list[Tensor]:
-        return theirs(elmo.batch_to_ids(sentences))["activations"]
+        return allennlp_bilm(elmo.batch_to_ids(sentences))["activations"]
 
     return run

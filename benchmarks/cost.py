@@ -1,4 +1,4 @@
-"""What embedding costs on a CPU: words a second by batch, by length of the sentences, by threads.
+"""Words per second on a CPU, by batch size, sentence length and number of threads.
 
 Run as: python benchmarks/cost.py [MODEL] [-o cost.png]
 """
@@ -15,30 +15,30 @@ import torch
 import elmore
 
 PRECISIONS = ("fp32", "bf16", "int8")
-WORDS = 2000  # of a measurement
-USUAL_LENGTH = 25
+WORDS = 2000  # per measurement
+TYPICAL_LENGTH = 25
 
 Curve = dict[str, list[tuple[int, float]]]
-"""Precision to points: a setting, and the words a second there."""
+"""For each precision, a list of (value of the setting, words per second)."""
 
 
-def text(words: int, length: int) -> list[list[str]]:
-    """Return sentences of one length, in words that come again as in news."""
-    draw = random.Random(0)
-    stock = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(1, 9))) for _ in range(5000)]
-    weights = [1 / (rank + 1) for rank in range(len(stock))]
-    return [draw.choices(stock, weights, k=length) for _ in range(max(1, words // length))]
+def sample_sentences(words: int, length: int) -> list[list[str]]:
+    """Return sentences of equal length, with the word frequencies of news."""
+    rng = random.Random(0)
+    vocabulary = ["".join(rng.choices("etaoinshrdlu", k=rng.randint(1, 9))) for _ in range(5000)]
+    weights = [1 / (rank + 1) for rank in range(len(vocabulary))]
+    return [rng.choices(vocabulary, weights, k=length) for _ in range(max(1, words // length))]
 
 
-def speed(embedder: elmore.Embedder, sentences: list[list[str]], at_once: int) -> float:
-    """Return words a second, the best of three, when so many sentences come at a time."""
-    some = [sentences[i : i + at_once] for i in range(0, len(sentences), at_once)]
+def measure_speed(embedder: elmore.Embedder, sentences: list[list[str]], batch_size: int) -> float:
+    """Return words per second, the best of three runs."""
+    batches = [sentences[i : i + batch_size] for i in range(0, len(sentences), batch_size)]
 
     def once() -> float:
-        began = time.perf_counter()
-        for batch in some:
+        start = time.perf_counter()
+        for batch in batches:
             embedder.embed(batch)
-        return sum(map(len, sentences)) / (time.perf_counter() - began)
+        return sum(map(len, sentences)) / (time.perf_counter() - start)
 
     return max(once() for _ in range(3))
 
@@ -49,7 +49,7 @@ def measure(
     settings: Iterable[int],
     run: Callable[[elmore.Embedder, int], float],
 ) -> Curve:
-    """Measure every precision in every setting, and print it."""
+    """Measure each precision at each value of a setting, and print the speeds."""
     curves: Curve = {precision: [] for precision in embedders}
     print(f"\n{name:20}" + "".join(f"{precision:>10}" for precision in embedders))
     for setting in settings:
@@ -60,8 +60,8 @@ def measure(
     return curves
 
 
-def draw(panels: dict[str, Curve], path: Path) -> None:
-    """Draw one panel a measurement."""
+def plot(panels: dict[str, Curve], path: Path) -> None:
+    """Plot one panel per setting."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 3.2), layout="constrained")
@@ -75,7 +75,7 @@ def draw(panels: dict[str, Curve], path: Path) -> None:
         ticks = [setting for setting, _ in next(iter(curves.values()))]
         axes.set_xticks(ticks, [str(tick) for tick in ticks])
         axes.grid(alpha=0.3)
-    figure.axes[0].set_ylabel("words a second")
+    figure.axes[0].set_ylabel("words per second")
     figure.axes[0].set_ylim(bottom=0)
     figure.axes[0].legend(frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,36 +83,36 @@ def draw(panels: dict[str, Curve], path: Path) -> None:
 
 
 def main() -> None:
-    """Measure, print and draw."""
+    """Measure, print and plot."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", nargs="?", default="en")
     parser.add_argument("-o", "--output", type=Path, default=Path("cost.png"))
     args = parser.parse_args()
     embedders = {p: elmore.load(args.model, device="cpu", precision=p) for p in PRECISIONS}
-    usual = text(WORDS, USUAL_LENGTH)
+    typical = sample_sentences(WORDS, TYPICAL_LENGTH)
     threads = os.cpu_count() or 1
 
     def by_threads(embedder: elmore.Embedder, count: int) -> float:
         torch.set_num_threads(count)
-        return speed(embedder, usual, len(usual))
+        return measure_speed(embedder, typical, len(typical))
 
     def by_length(embedder: elmore.Embedder, length: int) -> float:
-        sentences = text(WORDS, length)
-        return speed(embedder, sentences, len(sentences))
+        sentences = sample_sentences(WORDS, length)
+        return measure_speed(embedder, sentences, len(sentences))
 
     panels = {
-        "sentences at a time": measure(
-            "sentences at a time",
+        "sentences per batch": measure(
+            "sentences per batch",
             embedders,
             (1, 4, 16, 64),
-            lambda embedder, count: speed(embedder, usual[: max(count, 8)], count),
+            lambda embedder, count: measure_speed(embedder, typical[: max(count, 8)], count),
         ),
-        "words a sentence": measure("words a sentence", embedders, (5, 20, 80, 320), by_length),
+        "words per sentence": measure("words per sentence", embedders, (5, 20, 80, 320), by_length),
         "threads": measure(
             "threads", embedders, [2**k for k in range(threads.bit_length())], by_threads
         ),
     }
-    draw(panels, args.output)
+    plot(panels, args.output)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Words a second on this computer, beside AllenNLP if it is there and a plain PyTorch model.
+"""Words per second on a CPU: elmore, AllenNLP and a plain PyTorch model.
 
 Run as: python benchmarks/embed.py [tiny|small|medium|original]
 
-For AllenNLP, see benchmarks/allennlp_bilm.py. All programs have the same weights and sentences.
-elmore remembers token vectors, so it is measured twice: with words that it has had before, which
-is nearly all of a text, and with words that are all new.
+AllenNLP is included if it is installed, see benchmarks/allennlp_bilm.py. All programs have the
+same weights and sentences. elmore caches token vectors, so it is measured twice: with cached
+words, as nearly all words of a long text are, and with an empty cache.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,24 +24,29 @@ from torch import Tensor, nn
 from tqdm import trange
 
 import elmore
+from elmore.checkpoint.hdf5 import write_hdf5
+from elmore.compat import allennlp as compat
 from elmore.embedder import Embedder
 
 NUM_SENTENCES = 32
-ROUNDS = 3  # programs take turns, and the fastest call counts: machines have bad moments
-SECONDS = 1  # of a turn
+ROUNDS = 3  # interleaved, because the speed of a shared machine varies; the fastest call counts
+SECONDS = 1  # per measurement and round
+FP32 = "elmore, fp32"
+
+Sentences = list[list[str]]
 
 
-def sentences() -> list[list[str]]:
-    """Return sentences of the lengths that news has, in words that come again as in news."""
-    draw = random.Random(0)
-    words = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(1, 9))) for _ in range(5000)]
+def sample_sentences() -> Sentences:
+    """Return sentences with the lengths and word frequencies of news."""
+    rng = random.Random(0)
+    words = ["".join(rng.choices("etaoinshrdlu", k=rng.randint(1, 9))) for _ in range(5000)]
     weights = [1 / (rank + 1) for rank in range(len(words))]
-    lengths = [max(4, round(draw.gauss(26, 10))) for _ in range(NUM_SENTENCES)]
-    return [draw.choices(words, weights, k=length) for length in lengths]
+    lengths = [max(4, round(rng.gauss(26, 10))) for _ in range(NUM_SENTENCES)]
+    return [rng.choices(words, weights, k=length) for length in lengths]
 
 
-class Plain(nn.Module):
-    """The token layer for every token, then nn.LSTM with a projection. It knows no clipping."""
+class PlainModel(nn.Module):
+    """The token encoder for every token, then nn.LSTM with a projection, without clipping."""
 
     def __init__(self, bilm: elmore.BiLM) -> None:
         super().__init__()
@@ -52,8 +58,8 @@ class Plain(nn.Module):
         )
 
     @torch.inference_mode()
-    def forward(self, batch: list[list[str]]) -> list[Tensor]:
-        """Return the top layer of both directions, padding and all."""
+    def forward(self, batch: Sentences) -> list[Tensor]:
+        """Return the top layer of both directions, padding included."""
         x = self.encode(elmore.encode_sentences(batch).ids).transpose(0, 1)
         return [
             lstm(direction)[0] for lstm, direction in zip(self.lstms, (x, x.flip(0)), strict=True)
@@ -61,46 +67,71 @@ class Plain(nn.Module):
 
 
 class Program:
-    """A program, and the seconds that its calls have taken, by what was asked of it."""
+    """A function that embeds sentences, and the durations of its calls by scenario."""
 
-    def __init__(self, name: str, run: Callable[[list[list[str]]], Any]) -> None:
-        self.name, self.run = name, run
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[Sentences], Any],
+        clear_cache: Callable[[], object] | None = None,
+    ) -> None:
+        self.name, self.run, self.clear_cache = name, run, clear_cache
         self.seconds: dict[str, list[float]] = defaultdict(list)
 
     def measure(
-        self, what: str, batch: list[list[str]], before: Callable[[], object] = int
+        self, scenario: str, batch: Sentences, before: Callable[[], object] | None = None
     ) -> None:
-        """Call it for a while, and once at least; the first call does not count."""
+        """Time calls for about SECONDS seconds, after one warm-up call."""
         self.run(batch)
         end = time.perf_counter() + SECONDS
         while True:
-            before()
-            began = time.perf_counter()
+            if before:
+                before()
+            start = time.perf_counter()
             self.run(batch)
             now = time.perf_counter()
-            self.seconds[what].append(now - began)
+            self.seconds[scenario].append(now - start)
             if now > end:
                 return
 
-    def best(self, what: str) -> float:
-        """Return the seconds of its fastest call."""
-        return min(self.seconds[what] or self.seconds["known"])  # most have nothing to forget
+    def fastest(self, scenario: str) -> float:
+        """Return the duration of the fastest call. Without a cache, all words are always new."""
+        return min(self.seconds[scenario] or self.seconds["cached"])
 
 
-def programs(bilm: elmore.BiLM) -> Iterator[Program]:
-    """Yield programs, the one to compare with first."""
+def make_programs(bilm: elmore.BiLM) -> Iterator[Program]:
+    """Yield the programs. The first one is the baseline of the comparison."""
     if allennlp := find_allennlp(bilm):
         yield Program("AllenNLP", allennlp)
-    yield Program("nn.LSTM(proj_size)", Plain(bilm))
-    with tempfile.TemporaryDirectory() as folder:
-        Embedder(bilm, device="cpu").save(folder, overwrite=True)
-        for precision in ("fp32", "bf16", "int8"):
-            embedder = elmore.load(folder, device="cpu", precision=precision)
-            yield Program(f"elmore, {precision}", embedder.embed)
+    yield Program("nn.LSTM(proj_size)", PlainModel(bilm))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        Embedder(bilm, device="cpu").save(folder / "model")
+        embedders = {
+            precision: elmore.load(folder / "model", device="cpu", precision=precision)
+            for precision in ("fp32", "bf16", "int8")
+        }
+        write_hdf5(bilm, folder / "weights.hdf5", folder / "options.json")
+        elmo = elmore.Elmo(bilm, dropout=0).eval()
+        compat_elmo = compat.Elmo(folder / "options.json", folder / "weights.hdf5", 1, dropout=0)
+        compat_elmo.eval()
+    for precision, embedder in embedders.items():
+        yield Program(f"elmore, {precision}", embedder.embed, embedder._runner.words.clear)
+    encode = embedders["fp32"].encode
+    yield Program(
+        "elmore.Elmo",
+        torch.no_grad()(lambda batch: elmo(encode(batch))),
+        lambda: elmo._runner._words.clear(),
+    )
+    yield Program(
+        "elmore.compat.allennlp.Elmo",
+        torch.no_grad()(lambda batch: compat_elmo(compat.batch_to_ids(batch))),
+        lambda: compat_elmo.elmo._runner._words.clear(),
+    )
 
 
 def main() -> None:
-    """Print one line a program."""
+    """Print one line per program."""
     warnings.filterwarnings("ignore", ".*projections", UserWarning)  # no oneDNN for nn.LSTM
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     sizes = ["tiny", "small", "medium", "original"]
@@ -108,38 +139,44 @@ def main() -> None:
     size = parser.parse_args().size
     torch.manual_seed(0)
     bilm = elmore.BiLM(getattr(elmore.BiLMConfig, size)())
-    batch = sentences()
-    words = sum(map(len, batch))
-    alone = [[word for sentence in batch for word in sentence][:50]]
+    batch = sample_sentences()
+    num_words = sum(map(len, batch))
+    single = [[word for sentence in batch for word in sentence][:50]]
     exact = Embedder(bilm, device="cpu").embed(batch)
-    print(f"{size}, {words} words in {len(batch)} sentences, {torch.get_num_threads()} threads\n")
-    all_programs = list(programs(bilm))
+    threads = torch.get_num_threads()
+    print(f"{size}, {num_words} words in {len(batch)} sentences, {threads} threads\n")
+    programs = list(make_programs(bilm))
     for _ in trange(ROUNDS, desc="rounds", leave=False):
-        for program in all_programs:
-            program.measure("known", batch)
-            program.measure("alone", alone)
-            if isinstance(embedder := getattr(program.run, "__self__", None), Embedder):
-                program.measure("new", batch, before=lambda e=embedder: e._tables.clear())
-    first = all_programs[0]
+        for program in programs:
+            program.measure("cached", batch)
+            program.measure("single", single)
+            if program.clear_cache:
+                program.measure("new", batch, before=program.clear_cache)
+    baseline = programs[0]
+    [fp32] = [program for program in programs if program.name == FP32]
+    print(f"x: times as fast as {baseline.name}; in parentheses, relative to {FP32}\n")
     print(
-        f"{'':20}{'words/s':>16}{'all words new':>16}{'50 words alone':>19}{'cosine to fp32':>17}"
+        f"{'':28}{'words/s':>26}{'all words new':>17}{'one sentence of 50':>22}"
+        f"{'cosine to fp32':>17}"
     )
-    for program in all_programs:
-        known, new, quick = (program.best(what) for what in ("known", "new", "alone"))
-        line = f"{program.name:20}{words / known:9,.0f} x{first.best('known') / known:5.1f}"
-        line += f"{words / new:9,.0f} x{first.best('new') / new:5.1f}"
-        line += f"{1000 * quick:9,.0f} ms x{first.best('alone') / quick:5.1f}"
-        if program.name.startswith("elmore"):
+    for program in programs:
+        cached, new, latency = (program.fastest(s) for s in ("cached", "new", "single"))
+        line = f"{program.name:28}{num_words / cached:10,.0f}"
+        line += f" x{baseline.fastest('cached') / cached:5.1f}"
+        line += f" (x{fp32.fastest('cached') / cached:5.2f})"
+        line += f"{num_words / new:10,.0f} x{baseline.fastest('new') / new:5.1f}"
+        line += f"{1000 * latency:12,.0f} ms x{baseline.fastest('single') / latency:5.1f}"
+        if program.name.startswith("elmore, "):
             line += f"{lowest_cosine(program.run(batch), exact):17.5f}"
         print(line)
 
 
-def lowest_cosine(found: list[np.ndarray], exact: list[np.ndarray]) -> float:
-    """Return the cosine of the word and layer that differ most."""
+def lowest_cosine(vectors: list[np.ndarray], exact: list[np.ndarray]) -> float:
+    """Return the lowest cosine over all words and layers."""
     lowest = 1.0
-    for a, b in zip(found, exact, strict=True):
-        lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
-        lowest = min(lowest, float(((a * b).sum(-1) / lengths).min()))
+    for a, b in zip(vectors, exact, strict=True):
+        norms = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
+        lowest = min(lowest, float(((a * b).sum(-1) / norms).min()))
     return lowest
 
 

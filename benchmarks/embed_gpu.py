@@ -25,8 +25,8 @@ from elmore.compat import allennlp
 from elmore.embedder import Embedder
 
 WARM_UP_LINES = 9000  # three batches and a short one
-FILE_LINES = 80_000  # 12 GB in float16 at the original size
-BATCHES = 40  # of the comparison with modules
+FILE_LINES = 80_000  # 12 GB of vectors in float16 at the original size
+BATCHES = 40  # for the comparison with modules
 
 
 class Bench:
@@ -55,7 +55,7 @@ class Bench:
             yield from islice(file, count)
 
     def seconds(self, call: Callable[[], object]) -> float:
-        """Return how long a call takes, the device's work included."""
+        """Return the duration of a call, including the work of the device."""
         self.wait()
         start = time.perf_counter()
         call()
@@ -63,20 +63,22 @@ class Bench:
         return time.perf_counter() - start
 
     def wait(self) -> None:
-        """Wait until the device is done."""
+        """Wait until the device has finished its work."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
     def vectors(self) -> None:
-        """Print how far vectors are from those of a CPU."""
+        """Compare the vectors with those of a CPU."""
         sentences = [line.split() for line in self.lines(20)]
         expected = Embedder(self.bilm, device="cpu").embed(sentences)
         for precision in ("fp32", "bf16"):
-            found = self.embedder(precision).embed(sentences)
-            pairs = list(zip(found, expected, strict=True))
+            vectors = self.embedder(precision).embed(sentences)
+            pairs = list(zip(vectors, expected, strict=True))
             error = max(float(np.abs(a - b).max()) for a, b in pairs)
             cosine = min(float(cosines(a, b).min()) for a, b in pairs)
-            print(f"{precision} against the CPU: lowest cosine {cosine:.6f}, error {error:.1e}")
+            print(
+                f"{precision}, compared with a CPU: lowest cosine {cosine:.6f}, error {error:.1e}"
+            )
 
     def arrays(self) -> None:
         """Measure `Embedder.stream`, bf16 with float16 results, in three runs."""
@@ -91,8 +93,8 @@ class Bench:
                 words += len(tokens)
             report("file to arrays, bf16", words, time.perf_counter() - start)
         if self.device.type == "cuda":
-            held = torch.cuda.max_memory_reserved() / 2**30
-            print(f"    {held:.1f} GiB of device memory")
+            reserved = torch.cuda.max_memory_reserved() / 2**30
+            print(f"    {reserved:.1f} GiB of device memory")
 
     def modules(self) -> None:
         """Compare `embed` with the PyTorch modules, on batches of two sizes, fp32."""
@@ -102,7 +104,7 @@ class Bench:
         write_hdf5(self.bilm, weights, options)
         compat = allennlp.Elmo(options, weights, 1, dropout=0.0).to(self.device)
         sentences = [line.split() for line in self.lines(BATCHES * 256)]
-        ways: dict[str, Callable[[list[list[str]]], object]] = {
+        programs: dict[str, Callable[[list[list[str]]], object]] = {
             "Embedder.embed": embedder.embed,
             "elmore.Elmo": lambda batch: words(embedder.encode(batch)),
             "compat.allennlp.Elmo": lambda batch: compat(
@@ -113,12 +115,12 @@ class Bench:
             batches = [sentences[i * size : (i + 1) * size] for i in range(BATCHES)]
             count = sum(len(s) for batch in batches for s in batch)
             speeds: dict[str, float] = {}
-            for name, run in ways.items():
+            for name, run in programs.items():
                 call = partial(run_all, run, batches)
-                took = [self.seconds(call) for _ in range(3)]
-                speeds[name] = count / min(took[1:])  # the first run compiles and captures
+                seconds = [self.seconds(call) for _ in range(3)]
+                speeds[name] = count / min(seconds[1:])  # the first run compiles and captures
                 ratio = speeds[name] / speeds["Embedder.embed"]
-                report(f"{name}, {size} sentences, fp32", count, min(took[1:]), f"x{ratio:.2f}")
+                report(f"{name}, {size} sentences, fp32", count, min(seconds[1:]), f"x{ratio:.2f}")
 
     def files(self, suffix: str) -> None:
         """Measure `elmore.embed_file`, bf16 with float16 results, twice."""
@@ -134,7 +136,7 @@ class Bench:
             path.unlink()
 
     def plain(self) -> None:
-        """Measure plain writes to the folder."""
+        """Measure the write speed of the disk."""
         block, path = np.ones(2**24, dtype=np.uint8), self.folder / "plain"
         for _ in range(2):
             start = time.perf_counter()
@@ -147,8 +149,8 @@ class Bench:
     def long(self) -> None:
         """Measure one sentence of 100,000 words."""
         sentence = [f"word{i % 1000}" for i in range(100_000)]
-        took = self.seconds(lambda: self.embedder("bf16").embed([sentence], dtype="float16"))
-        print(f"one sentence of 100,000 words: {took:.1f} s")
+        seconds = self.seconds(lambda: self.embedder("bf16").embed([sentence], dtype="float16"))
+        print(f"one sentence of 100,000 words: {seconds:.1f} s")
 
 
 def run_all(run: Callable[[list[list[str]]], object], batches: list[list[list[str]]]) -> None:
@@ -168,15 +170,15 @@ def report(name: str, words: int, seconds: float, extra: str = "") -> None:
 
 
 def write_text(path: Path, num_words: int) -> Path:
-    """Write sentences of a made-up language."""
-    draw = np.random.default_rng(0)
+    """Write sentences of random words, with frequencies by Zipf's law."""
+    rng = np.random.default_rng(0)
     vocabulary = 200_000
-    share = (np.arange(vocabulary) + 2.7) ** -1.2
-    ends = np.cumsum(1 + draw.poisson(0.9 * np.log(np.arange(vocabulary) + 2)))
-    letters = draw.integers(ord("a"), ord("z") + 1, ends[-1], dtype=np.uint8).tobytes().decode()
+    frequency = (np.arange(vocabulary) + 2.7) ** -1.2
+    ends = np.cumsum(1 + rng.poisson(0.9 * np.log(np.arange(vocabulary) + 2)))
+    letters = rng.integers(ord("a"), ord("z") + 1, ends[-1], dtype=np.uint8).tobytes().decode()
     words = np.array([letters[a:b] for a, b in zip([0, *ends], ends, strict=False)])
-    lengths = np.maximum(1, draw.gamma(3.5, 7, num_words // 24)).astype(int)
-    ranks = np.searchsorted(np.cumsum(share / share.sum()), draw.random(lengths.sum()))
+    lengths = np.maximum(1, rng.gamma(3.5, 7, num_words // 24)).astype(int)
+    ranks = np.searchsorted(np.cumsum(frequency / frequency.sum()), rng.random(lengths.sum()))
     text = iter(words[np.minimum(ranks, vocabulary - 1)].tolist())
     with path.open("w", encoding="utf-8") as file:
         for length in lengths.tolist():
@@ -185,13 +187,15 @@ def write_text(path: Path, num_words: int) -> Path:
 
 
 def main() -> None:
-    """Run the sections that are asked for."""
+    """Run the selected sections."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", default="original")
     parser.add_argument("--words", type=int, default=2_000_000)
     parser.add_argument("--text", type=Path)
-    parser.add_argument("--folder", type=Path, help="where files are written, on the disk to test")
-    parser.add_argument("--only", nargs="+", help="names of sections; default all")
+    parser.add_argument(
+        "--folder", type=Path, help="folder for output files, on the disk to measure"
+    )
+    parser.add_argument("--only", nargs="+", help="names of sections; default: all")
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:

@@ -30,27 +30,27 @@ finally:
 
 
 def write_text(path: Path, sentences: int) -> None:
-    """Write sentences of 5 to 35 words out of 50,000, the common ones more often."""
-    draw = random.Random(0)
+    """Write sentences of 5 to 35 words, from a vocabulary of 50,000 words with Zipf's law."""
+    rng = random.Random(0)
     words = [f"w{i:x}" for i in range(50_000)]
     weights = [1 / (i + 1) for i in range(len(words))]
-    stock = draw.choices(words, weights, k=500_000)
+    tokens = rng.choices(words, weights, k=500_000)
     with path.open("w", encoding="utf-8") as file:
         for _ in range(sentences):
-            start = draw.randrange(len(stock) - 35)
-            file.write(" ".join(stock[start : start + draw.randint(5, 35)]) + "\n")
+            start = rng.randrange(len(tokens) - 35)
+            file.write(" ".join(tokens[start : start + rng.randint(5, 35)]) + "\n")
 
 
 def embed(model: Path | str, text: Path, output: Path) -> tuple[float, int]:
-    """Run `elmore embed` in a process of its own; return its seconds and peak memory in MB."""
+    """Run `elmore embed` in a subprocess; return its duration in seconds and peak memory in MB."""
     command = [
         sys.executable, "-c", CHILD, "embed", str(text), "-m", str(model), "-o", str(output),
         "--overwrite", "--layers", "top", "--dtype", "float16", "--tokenizer", "whitespace",
         "--device", "cpu",
     ]  # fmt: skip
-    began = time.perf_counter()
+    start = time.perf_counter()
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return time.perf_counter() - began, int(done.stderr.split()[-1])
+    return time.perf_counter() - start, int(done.stderr.split()[-1])
 
 
 def draw(peaks: dict[str, dict[int, int]], path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Time and peak memory of `elmore pretrain` as the text grows: linear, and flat.
+"""Time and peak memory of `elmore pretrain` by length of the text.
+
+Time should be linear in the length of the text, and memory constant.
 
 Run as: python benchmarks/pretrain_cost.py [SENTENCES ...]
 """
@@ -13,7 +15,7 @@ from memory import CHILD, write_text
 
 
 def main() -> None:
-    """Print one line a text."""
+    """Print two lines per text: cost, and result."""
     sizes = [int(arg) for arg in sys.argv[1:]] or [5_000, 50_000]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -28,9 +30,9 @@ def main() -> None:
                 "--set", "text.sentences=lines", "--set", "text.tokenizer=whitespace",
                 "--set", "vocabulary.max_size=5000", "--set", "run.evaluations=1",
             ]  # fmt: skip
-            began = time.perf_counter()
+            start = time.perf_counter()
             done = subprocess.run(command, check=True, capture_output=True, text=True)
-            seconds = time.perf_counter() - began
+            seconds = time.perf_counter() - start
             peak = done.stderr.split()[-1]
             print(f"{sentences:>9,} sentences  {seconds:6.0f} s  peak {peak} MB", flush=True)
             print(f"           {done.stdout.splitlines()[-1].split(' -> ')[0]}", flush=True)

@@ -1,4 +1,4 @@
-"""How long one waits: importing, --help, loading a model of the paper's size.
+"""Startup time: import, --help, and loading a model of the original size.
 
 Run as: python benchmarks/startup.py
 """
@@ -16,30 +16,30 @@ from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.hdf5 import write_hdf5
 
 
-def best_of(times: int, command: list[str]) -> float:
-    """Return the fastest of some runs, in seconds."""
+def best_of(runs: int, command: list[str]) -> float:
+    """Return the duration of the fastest run, in seconds."""
 
     def once() -> float:
-        began = time.perf_counter()
+        start = time.perf_counter()
         subprocess.run(command, check=True, capture_output=True)
-        return time.perf_counter() - began
+        return time.perf_counter() - start
 
-    return min(once() for _ in range(times))
+    return min(once() for _ in range(runs))
 
 
 def load_seconds(path: Path) -> float:
-    """Return how long `elmore.load` takes once everything is imported and the file is cached."""
+    """Return the duration of `elmore.load`, with the file in the page cache."""
 
     def once() -> float:
-        began = time.perf_counter()
+        start = time.perf_counter()
         elmore.load(path, device="cpu")
-        return time.perf_counter() - began
+        return time.perf_counter() - start
 
     return min(once() for _ in range(5))
 
 
 def main() -> None:
-    """Print one line a measurement."""
+    """Print one line per measurement."""
     python = sys.executable
     print(f"python -c pass        {best_of(5, [python, '-c', 'pass']):.2f} s")
     print(f"import elmore         {best_of(5, [python, '-c', 'import elmore']):.2f} s")

@@ -1,9 +1,10 @@
-"""Tokens a second in training on a CPU, beside a plain loop over nn.LSTM(proj_size).
+"""Training speed on a CPU in tokens per second: elmore and a plain model with nn.LSTM(proj_size).
 
-Both learn the same objective from the same windows: character CNN, two directions, sampled
-softmax, clipping, AdamW. The plain one encodes every token and can't bound its cells.
+Both train on the same batches with the same objective: character CNN, two directions, sampled
+softmax, gradient clipping, AdamW. The plain model encodes every token, and does not clip its cell
+states.
 
-Run as: python benchmarks/train_cpu.py [tiny|small|medium] [STREAMS]
+Run as: python benchmarks/train_cpu.py [tiny|small|medium] [ROWS]
 """
 
 import sys
@@ -24,10 +25,11 @@ from elmore.text.windows import LMBatch, Windows
 from elmore.training.optim import clip_gradients, make_optimizer
 
 STEPS, NEGATIVES, VOCABULARY = 8, 2048, 20_000
+TOKENS = 20  # per row of a batch
 
 
-class Plain(nn.Module):
-    """The model as one would write it down with what PyTorch has."""
+class PlainModel(nn.Module):
+    """The model made of PyTorch's own modules."""
 
     def __init__(self, config: elmore.BiLMConfig) -> None:
         super().__init__()
@@ -46,7 +48,7 @@ class Plain(nn.Module):
         self.softmax = Softmax(dim=config.dim, vocab_size=VOCABULARY)
 
     def forward(self, batch: LMBatch) -> Tensor:
-        """Return the loss of a window."""
+        """Return the loss of a batch."""
         x = self.encode(batch.distinct[batch.words])  # (2, B, T, D)
         h = torch.stack([lstm(text)[0] for lstm, text in zip(self.lstms, x, strict=True)])
         negatives = self.softmax.draw(NEGATIVES)
@@ -54,53 +56,53 @@ class Plain(nn.Module):
 
 
 def main() -> None:
-    """Print one line a program."""
+    """Print one line per program."""
     size = sys.argv[1] if len(sys.argv) > 1 else "small"
-    streams = int(sys.argv[2]) if len(sys.argv) > 2 else 32
+    rows = int(sys.argv[2]) if len(sys.argv) > 2 else 32
     config = getattr(elmore.BiLMConfig, size)()
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as name:
         text = Path(name) / "text.txt"
         write_text(text, 5000)
-        lines = TextConfig(tokenizer="whitespace", sentences="lines")
-        corpus = encode_corpus([text], Path(name), lines, workers=1)
-        words = corpus.vocabulary(max_size=VOCABULARY, min_count=1)
+        text_config = TextConfig(tokenizer="whitespace", sentences="lines")
+        corpus = encode_corpus([text], Path(name), text_config, workers=1)
+        vocabulary = corpus.vocabulary(max_size=VOCABULARY, min_count=1)
         windows = Windows(
             corpus,
-            targets=corpus.targets(words),
+            targets=corpus.targets(vocabulary),
             max_characters=config.max_characters,
-            rows=streams,
-            steps=20,
+            rows=rows,
+            steps=TOKENS,
             seed=0,
         )
         batches = [windows.next() for _ in range(STEPS + 1)]
 
-    plain = Plain(config)
+    plain = PlainModel(config)
     optimizer = make_optimizer(plain, lr=1e-3)
 
-    def step_plainly(batch: LMBatch) -> None:
+    def plain_step(batch: LMBatch) -> None:
         optimizer.zero_grad()
         plain(batch).backward()
         clip_gradients(plain.parameters(), 10)
         optimizer.step()
 
     model = LanguageModel(elmore.BiLM(config), Softmax(dim=config.dim, vocab_size=VOCABULARY))
-    own = make_optimizer(model, lr=1e-3)
+    elmore_optimizer = make_optimizer(model, lr=1e-3)
     state = model(batches[0]).state
 
-    def step(batch: LMBatch) -> None:
+    def elmore_step(batch: LMBatch) -> None:
         nonlocal state
         negatives = model.softmax.draw(NEGATIVES)
-        state = train_step(model, own, batch, state, negatives, clip_norm=10).state
+        state = train_step(model, elmore_optimizer, batch, state, negatives, clip_norm=10).state
 
-    print(f"{size}, {streams} streams of 20 tokens, {torch.get_num_threads()} threads")
-    for what, run in (("nn.LSTM(proj_size)", step_plainly), ("elmore", step)):
+    print(f"{size}, {rows} rows of {TOKENS} tokens, {torch.get_num_threads()} threads")
+    for name, run in (("nn.LSTM(proj_size)", plain_step), ("elmore", elmore_step)):
         run(batches[0])
-        began = time.perf_counter()
+        start = time.perf_counter()
         for batch in batches[1:]:
             run(batch)
-        speed = STEPS * streams * 20 / (time.perf_counter() - began)
-        print(f"{what:20} {speed:8,.0f} tokens/s", flush=True)
+        speed = STEPS * rows * TOKENS / (time.perf_counter() - start)
+        print(f"{name:20} {speed:8,.0f} tokens/s", flush=True)
 
 
 if __name__ == "__main__":

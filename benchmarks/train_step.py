@@ -1,16 +1,18 @@
-"""Speed of one whole training step of a biLM on one CUDA device.
+"""Speed of a complete training step of a biLM on one GPU.
 
-From encoded words on the host to updated weights: transfer, character CNN, both directions,
-sampled softmax, backward, clipping, optimiser. A token is a position of the text; both directions
-read it. Words are synthetic, with the frequencies and lengths of English.
+A step includes the transfer of encoded words to the GPU, the character CNN, both directions,
+sampled softmax, the backward pass, gradient clipping and the optimizer. Each position of the text
+counts as one token, although both directions read it. Words are synthetic, with the frequencies
+and lengths of English.
 
-Run as: python benchmarks/train_step.py [--sizes original medium] [--streams 256 1024]
+Run as: python benchmarks/train_step.py [--sizes original medium] [--rows 256 1024]
             [--eager] [--profile]
 """
 
 import argparse
 import time
 from collections.abc import Callable
+from itertools import cycle
 
 import numpy as np
 import torch
@@ -28,57 +30,55 @@ from elmore.training.optim import clip_gradients, make_optimizer
 TOKENS, VOCABULARY, SAMPLES = 20, 180_000, 8192
 
 
-class Text:
-    """Windows of a made-up language: Zipf's law, longer words rarer, 5 letters on average."""
+class RandomText:
+    """Batches of random words by Zipf's law. Rare words are longer; the mean is 5 letters."""
 
     def __init__(self) -> None:
-        self.draw = np.random.default_rng(0)
+        self.rng = np.random.default_rng(0)
         rank = np.arange(VOCABULARY)
-        share = (rank + 2.7) ** -1.25
-        self.cumulated = np.cumsum(share / share.sum())
-        lengths = 1 + self.draw.poisson(0.9 * np.log(rank + 2))
-        letters = self.draw.integers(ord("a"), ord("z") + 1, lengths.sum(), dtype=np.uint8)
+        frequency = (rank + 2.7) ** -1.25
+        self.cumulative = np.cumsum(frequency / frequency.sum())
+        lengths = 1 + self.rng.poisson(0.9 * np.log(rank + 2))
+        letters = self.rng.integers(ord("a"), ord("z") + 1, lengths.sum(), dtype=np.uint8)
         ends = np.cumsum(lengths)
         words = [
             letters[end - length : end].tobytes().decode()
             for end, length in zip(ends, lengths, strict=True)
         ]
-        self.spellings = encode_words(words)
+        self.ids = encode_words(words)
 
-    def window(self, streams: int) -> LMBatch:
-        """Return one batch in pinned memory, as a data loader would."""
-        tokens = np.searchsorted(self.cumulated, self.draw.random((2, streams, TOKENS + 1)))
+    def batch(self, rows: int) -> LMBatch:
+        """Return a batch in pinned memory."""
+        tokens = np.searchsorted(self.cumulative, self.rng.random((2, rows, TOKENS + 1)))
         distinct, words = np.unique(tokens[..., :-1], return_inverse=True)
         batch = LMBatch(
-            distinct=self.spellings[distinct].short(),
-            words=torch.from_numpy(words.reshape(2, streams, TOKENS)).int(),
+            distinct=self.ids[distinct].short(),
+            words=torch.from_numpy(words.reshape(2, rows, TOKENS)).int(),
             targets=torch.from_numpy(np.ascontiguousarray(tokens[..., 1:])).int(),
-            continues=torch.from_numpy(self.draw.random((2, streams, TOKENS)) < 0.96),
+            continues=torch.from_numpy(self.rng.random((2, rows, TOKENS)) < 0.96),
         )
         return LMBatch(*(x.pin_memory() for x in batch))
 
 
 class Trainer:
-    """A model, its optimiser and its state; `step` is what is measured."""
+    """A model, its optimizer and its LSTM states. The benchmark measures `step`."""
 
-    def __init__(self, config: BiLMConfig, streams: int, graphed: bool) -> None:
+    def __init__(self, config: BiLMConfig, rows: int, graphed: bool) -> None:
         torch.manual_seed(0)
         softmax = Softmax(dim=config.dim, vocab_size=VOCABULARY)
         self.model = LanguageModel(BiLM(config), softmax).cuda()
         self.optimizer = make_optimizer(self.model, lr=1e-3)
         self.generator = torch.Generator("cuda").manual_seed(0)
         self.state = [
-            LSTMState(
-                *(torch.zeros(streams, n, device="cuda") for n in (config.dim, config.cell_dim))
-            )
+            LSTMState(*(torch.zeros(rows, n, device="cuda") for n in (config.dim, config.cell_dim)))
             for _ in range(2 * config.num_layers)
         ]
-        self.fit = GraphedStep(self.fit_eagerly, [self.generator]) if graphed else self.fit_eagerly
+        self.run = GraphedStep(self.run_eagerly, [self.generator]) if graphed else self.run_eagerly
 
-    def fit_eagerly(
+    def run_eagerly(
         self, batch: LMBatch, state: BiLMState
     ) -> tuple[tuple[torch.Tensor, ...], BiLMState]:
-        """Fit one window."""
+        """Train on one batch; return loss and gradient norm, and the states after the batch."""
         batch = LMBatch(*(x.cuda(non_blocking=True) for x in batch))
         negatives = self.model.softmax.draw(SAMPLES, self.generator)
         with torch.autocast("cuda", torch.bfloat16):
@@ -90,13 +90,13 @@ class Trainer:
         return (output.loss.detach(), norm), output.state
 
     def step(self, batch: LMBatch) -> torch.Tensor:
-        """Fit one window and remember where it ended."""
-        (loss, _), self.state = self.fit(batch, self.state)
+        """Train on one batch and carry the states over to the next step."""
+        (loss, _), self.state = self.run(batch, self.state)
         return loss
 
 
-def operations_per_token(config: BiLMConfig, distinct_per_token: float) -> float:
-    """Return the multiplications and additions of all matrix products that a step cannot avoid."""
+def flops_per_token(config: BiLMConfig, distinct_per_token: float) -> float:
+    """Return the floating-point operations per token of the matrix products of a step."""
     D, H, F = config.dim, config.cell_dim, config.num_filters
     lstm = 2 * config.num_layers * (2 * D * 4 * H + H * D)
     encoder = distinct_per_token * (config.num_highways * 2 * F * F + F * D)
@@ -104,46 +104,47 @@ def operations_per_token(config: BiLMConfig, distinct_per_token: float) -> float
 
 
 def matmul_peak() -> float:
-    """Return the measured speed of a large bfloat16 product, in operations a second."""
+    """Return the measured speed of a large bfloat16 matrix product, in FLOP/s."""
     n = 8192
     a, b = (torch.randn(n, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    return 2 * n**3 / seconds(lambda: a @ b, 30)
+    return 2 * n**3 / mean_seconds(lambda: a @ b, 30)
 
 
-def seconds(call: Callable[[], object], times: int) -> float:
-    """Return the mean time of a call, after some that warm up."""
+def mean_seconds(call: Callable[[], object], calls: int) -> float:
+    """Return the mean duration of a call, after five warm-up calls."""
     for _ in range(5):
         call()
     torch.cuda.synchronize()
-    began = time.perf_counter()
-    for _ in range(times):
+    start = time.perf_counter()
+    for _ in range(calls):
         call()
     torch.cuda.synchronize()
-    return (time.perf_counter() - began) / times
+    return (time.perf_counter() - start) / calls
 
 
 def measure(
-    name: str, streams: int, text: Text, *, peak: float, eager: bool, profile: bool
+    name: str, rows: int, text: RandomText, *, peak: float, eager: bool, profile: bool
 ) -> None:
-    """Print one line, and where the time goes if asked."""
+    """Print the speed of one setting and, on request, a profile."""
     config = getattr(BiLMConfig, name)()
-    trainer = Trainer(config, streams, graphed=not eager)
-    windows = [text.window(streams) for _ in range(16)]
-    losses, turn = [], iter(range(10**9))
+    trainer = Trainer(config, rows, graphed=not eager)
+    batches = [text.batch(rows) for _ in range(16)]
+    losses = []
+    next_batch = cycle(batches)
 
     def step() -> None:
-        losses.append(trainer.step(windows[next(turn) % len(windows)]))
+        losses.append(trainer.step(next(next_batch)))
 
     torch.cuda.reset_peak_memory_stats()
-    for _ in windows:  # every shape once: kernels are compiled, graphs recorded
+    for _ in batches:  # warm-up: compile kernels, capture a CUDA graph for each shape
         step()
-    took = seconds(step, 30)
-    tokens = streams * TOKENS
-    distinct = np.mean([len(window.distinct) for window in windows])
-    share = operations_per_token(config, distinct / tokens) * tokens / took / peak
+    seconds = mean_seconds(step, 30)
+    tokens = rows * TOKENS
+    distinct = np.mean([len(batch.distinct) for batch in batches])
+    share = flops_per_token(config, distinct / tokens) * tokens / seconds / peak
     print(
-        f"{name:>8} {streams:>5} x {TOKENS}  {distinct:6.0f} distinct  {1e3 * took:7.2f} ms  "
-        f"{tokens / took:>9,.0f} tokens/s  {share:4.0%} of the matrix peak  "
+        f"{name:>8} {rows:>5} x {TOKENS}  {distinct:6.0f} distinct  {1e3 * seconds:7.2f} ms  "
+        f"{tokens / seconds:>9,.0f} tokens/s  {share:4.0%} of the matrix peak  "
         f"{torch.cuda.max_memory_allocated() / 2**30:5.1f} GiB  "
         f"loss {losses[0].item():.2f} -> {losses[-1].item():.2f}",
         flush=True,
@@ -153,36 +154,38 @@ def measure(
 
 
 def print_profile(step: Callable[[], None], steps: int = 5) -> None:
-    """Print the kernels that take most of a step."""
-    with torch.profiler.profile() as found:
+    """Print the kernels that take the most time."""
+    with torch.profiler.profile() as profiler:
         for _ in range(steps):
             step()
         torch.cuda.synchronize()
     kernels = [
-        row for row in found.key_averages() if row.device_type.name == "CUDA" and "#" not in row.key
+        row
+        for row in profiler.key_averages()
+        if row.device_type.name == "CUDA" and "#" not in row.key
     ]
     kernels.sort(key=lambda row: -row.self_device_time_total)
     total = sum(row.self_device_time_total for row in kernels)
-    print(f"    {total / steps / 1e3:.2f} ms of kernels a step")
+    print(f"    {total / steps / 1e3:.2f} ms of kernels per step")
     for row in kernels[:40]:
         each = row.self_device_time_total / steps / 1e3
         print(f"    {each:8.3f} ms  {row.count / steps:5.0f} x  {row.key[:90]}")
 
 
 def main() -> None:
-    """Print a table."""
+    """Print one line per size and number of rows."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", nargs="+", default=["original", "medium"])
-    parser.add_argument("--streams", nargs="+", type=int, default=[128, 256, 512, 1024])
-    parser.add_argument("--eager", action="store_true", help="do not replay a CUDA graph")
+    parser.add_argument("--rows", nargs="+", type=int, default=[128, 256, 512, 1024])
+    parser.add_argument("--eager", action="store_true", help="do not use CUDA graphs")
     parser.add_argument("--profile", action="store_true")
     args = parser.parse_args()
     peak = matmul_peak()
     print(f"{torch.cuda.get_device_name()}: bf16 matrix product {peak / 1e12:.0f} TFLOP/s")
-    text = Text()
+    text = RandomText()
     for name in args.sizes:
-        for streams in args.streams:
-            measure(name, streams, text, peak=peak, eager=args.eager, profile=args.profile)
+        for rows in args.rows:
+            measure(name, rows, text, peak=peak, eager=args.eager, profile=args.profile)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a word means is in its sentence: see it in neighbors, in a picture and in numbers.
+"""Contextual vectors of ambiguous words: nearest neighbors, word senses, and a file of vectors.
 
 Run as: python examples/demo.py [MODEL]
 """
@@ -12,7 +12,7 @@ from elmore.analysis.senses import embed_senses, plot_senses, read_senses
 
 EXAMPLES = Path(__file__).parent
 OUTPUT = Path("demo-output")
-COLUMN = 50  # characters
+COLUMN = 50  # width in characters
 QUERIES = [
     "The shortstop made a spectacular [play] on a ground ball.",
     "The actress agreed to star in a new [play] on Broadway.",
@@ -20,7 +20,7 @@ QUERIES = [
 
 
 def main(model: str = "en") -> None:
-    """Load a model and show what it knows."""
+    """Load a model and run all parts of the demo."""
     elmo = elmore.load(model)
     show_neighbors(elmo)
     show_senses(elmo)
@@ -32,35 +32,35 @@ def show_neighbors(elmo: elmore.Embedder) -> None:
     corpus = (EXAMPLES / "corpus.txt").read_text(encoding="utf-8").splitlines()
     queries = [parse_query(query) for query in QUERIES]
     in_context = nearest_neighbors(elmo, queries, corpus)
-    alone = nearest_neighbors(elmo, queries, corpus, layer=0)
+    without_context = nearest_neighbors(elmo, queries, corpus, layer=0)
     print(f"Nearest neighbors among the words of {len(corpus)} sentences")
-    for query, *found in zip(queries, in_context, alone, strict=True):
+    for query, *columns in zip(queries, in_context, without_context, strict=True):
         print(f"\n{query}")
-        print(f"  {'by the top layer, which reads the sentence':{COLUMN}}", end="")
-        print("by layer 0, which sees the word alone")
-        for left, right in zip(*map(excerpts, found), strict=True):
+        print(f"  {'top layer: the word in its sentence':{COLUMN}}", end="")
+        print("layer 0: the word without context")
+        for left, right in zip(*map(excerpts, columns), strict=True):
             print(f"  {left:{COLUMN}}{right}")
     print()
 
 
 def excerpts(neighbors: list[Neighbor]) -> list[str]:
-    """Show neighbors in the words around them, best first."""
-    return [f"{found.similarity:.3f} {found.occurrence.excerpt(17)}" for found in neighbors]
+    """Return the similarity and the surrounding words of each neighbor, nearest first."""
+    return [f"{n.similarity:.3f} {n.occurrence.excerpt(17)}" for n in neighbors]
 
 
 def show_senses(elmo: elmore.Embedder) -> None:
-    """Print how well each layer tells the senses of a word apart, and draw the top layer."""
+    """Print how well each layer separates the senses of a word, and plot the top layer."""
     words = embed_senses(elmo, read_senses(EXAMPLES / "senses.tsv"))
-    print("How often the nearest other occurrence of a word has the same sense:")
+    print("Share of occurrences whose nearest neighbor has the same sense:")
     print(" " * 10 + "".join(f"  layer {layer}" for layer in range(elmo.num_layers)))
     for word in words:
-        print(f"  {word.word:8}" + "".join(f"{share:9.0%}" for share in word.accuracies()))
+        print(f"  {word.word:8}" + "".join(f"{accuracy:9.0%}" for accuracy in word.accuracies()))
     plot_senses(words, OUTPUT / "senses.png")
-    print(f"A map of their top layer -> {OUTPUT / 'senses.png'}\n")
+    print(f"Plot of the top layer -> {OUTPUT / 'senses.png'}\n")
 
 
 def write_sample(elmo: elmore.Embedder) -> None:
-    """Write vectors to a file, as `elmore embed examples/sample.txt` does."""
+    """Write vectors to a file, like `elmore embed examples/sample.txt`."""
     path = OUTPUT / "vectors.parquet"
     result = elmore.embed_file(EXAMPLES / "sample.txt", path, model=elmo, overwrite=True)
     layers = f"{elmo.num_layers} layers of {elmo.dim} dimensions"

@@ -7,8 +7,9 @@ The two directions are independent, so each step is a batch of two. At each posi
     c, m = gates(pre, c)    one kernel: bias, gates, clipped cell state
     h = clip(m P)           one batched product and one kernel
 
-The backward pass recomputes the gates from `pre`, so they are not stored. The gradient of the weights is one product over all tokens, after the loop. Cell states and their
-gradients are float32. Matrix products use `compute_dtype`.
+The backward pass recomputes the gates from `pre`, so they are not stored. The gradient of the
+weights is one product over all tokens, after the loop. Cell states and their gradients are
+float32. Matrix products use `compute_dtype`.
 
 m P and the gradient of [x; h] are products with few rows and long sums, so their sums are split
 (see `gates.parts_of`).
