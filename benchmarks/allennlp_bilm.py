@@ -5,7 +5,7 @@ so install it alone:
 
     pip install --no-deps allennlp==2.10.1
 
-The missing packages that it imports are replaced by empty stubs.
+The other packages that it imports are replaced by empty stubs.
 """
 
 import importlib.util
@@ -51,10 +51,14 @@ class _Stub:
 
 
 class _StubFinder(MetaPathFinder, Loader):
-    """Finds a stub for each module that no other finder has found."""
+    """Finds a stub for each package except AllenNLP, imported packages and the standard library."""
+
+    def __init__(self) -> None:
+        imported = {name.split(".")[0] for name in sys.modules}
+        self._real = {"allennlp", *imported, *sys.stdlib_module_names}
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
-        if name.split(".")[0] == "allennlp":
+        if name.split(".")[0] in self._real:
             return None
         return ModuleSpec(name, self, is_package=True)
 
@@ -69,7 +73,7 @@ def find_allennlp(bilm: elmore.BiLM) -> Callable[[list[list[str]]], list[Tensor]
     if importlib.util.find_spec("allennlp") is None:
         return None
     finder = _StubFinder()
-    sys.meta_path.append(finder)
+    sys.meta_path.insert(0, finder)  # also for installed packages, whose imports may fail on stubs
     try:
         from allennlp.modules import elmo, elmo_lstm
     finally:
