@@ -9,7 +9,8 @@ import pytest
 
 ORDER = [
     "errors", "threads", "atomic", "schema", "transfer", "text", "bilm", "inference", "mix",
-    "checkpoint", "embedder", "vectors", "training", "pretrain", "tasks", "analysis", "compat", "cli",
+    "checkpoint", "embedder", "vectors", "training", "pretrain", "tasks", "analysis",
+    "compat", "cli",
 ]  # fmt: skip
 SOURCE = Path(__file__).parents[1] / "src" / "elmore"
 FILES = sorted(SOURCE.rglob("*.py"))

@@ -1,4 +1,4 @@
-"""Oracle: the same function without a graph. Without a GPU, a stub that counts the captures."""
+"""Oracle: the same function without a CUDA graph. Without a GPU, a stub records the captures."""
 
 from collections.abc import Sequence
 
@@ -33,11 +33,11 @@ class TestWhichGraphsAreKept:
         assert results == [1, 1, "replayed", "replayed"]
         assert captured == [(1, torch.float32)]
 
-    def test_shapes_and_dtypes_of_all_inputs_count(self, captured: list) -> None:
+    def test_each_combination_of_shapes_and_dtypes_is_captured_once(self, captured: list) -> None:
         run = CapturedFunction(lambda *_: [], warm_up=0)
-        one, two, whole = torch.zeros(1), torch.zeros(2), torch.zeros(1, dtype=torch.int64)
+        one, two, integer = torch.zeros(1), torch.zeros(2), torch.zeros(1, dtype=torch.int64)
         for _ in range(2):
-            for inputs in ([one, one], [one, two], [one, whole], [whole, one]):
+            for inputs in ([one, one], [one, two], [one, integer], [integer, one]):
                 run(*inputs)
         assert len(captured) == 4
 
@@ -53,12 +53,12 @@ class TestOnGpu:
 
     def test_results_equal_those_without_a_graph(self) -> None:
         def run(x: Tensor, y: Tensor) -> list[Tensor]:
-            hidden = (x @ x.mT).softmax(dim=-1)  # a temporary tensor, to be overwritten
+            hidden = (x @ x.mT).softmax(dim=-1)  # a temporary tensor, whose memory is reused
             return [hidden @ x, y[1:].T, x[0] > 0]  # also a view, and booleans
 
         captured = CapturedFunction(run, max_graphs=3)
         for round_ in range(4):
-            for size in (300, 20, 1000, 7):  # one more than is kept
+            for size in (300, 20, 1000, 7):  # one more than max_graphs
                 x = torch.randn(size, 64, device="cuda", dtype=torch.bfloat16)
                 y = torch.randint(round_ + 5, (size, 3), device="cuda")
                 for ours, theirs in zip(captured(x, y), run(x, y), strict=True):
@@ -76,17 +76,17 @@ class TestOnGpu:
         assert with_one - before >= 3 * largest.nbytes
         assert torch.cuda.memory_reserved() - before < 1.1 * (with_one - before)
 
-    def test_generators_start_from_their_seed(self) -> None:
-        own = torch.Generator("cuda")
+    def test_random_numbers_depend_on_the_seed_as_without_a_graph(self) -> None:
+        generator = torch.Generator("cuda")
 
         def draw(x: Tensor) -> list[Tensor]:
-            return [torch.rand_like(x), torch.empty_like(x).exponential_(generator=own)]
+            return [torch.rand_like(x), torch.empty_like(x).exponential_(generator=generator)]
 
         def seeded(run: object, seed: int) -> list[Tensor]:
             torch.manual_seed(seed)
-            own.manual_seed(seed)
+            generator.manual_seed(seed)
             return [y.clone() for y in run(torch.zeros(100, device="cuda"))]
 
-        captured = CapturedFunction(draw, [own])
+        captured = CapturedFunction(draw, [generator])
         for seed in (1, 2, 3, 2):
             assert all(map(torch.equal, seeded(captured, seed), seeded(draw, seed)))

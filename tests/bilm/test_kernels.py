@@ -25,7 +25,7 @@ WORDS = ["a", "the", "banana", "</S>", "<S>", "x" * 60, "é" * 23, "", "of", "Mi
 def config(**changes: object) -> BiLMConfig:
     sizes = {
         "max_characters": 20,
-        "filters": ((1, 4), (2, 8), (3, 20), (7, 40)),  # more than a program's tile of filters
+        "filters": ((1, 4), (2, 8), (3, 20), (7, 40)),  # more than one tile of filters
         "dim": 24,
         "cell_dim": 96,
         "num_highways": 1,
@@ -55,17 +55,17 @@ def batch(bilm_config: BiLMConfig, B: int = 5, T: int = 4, V: int = 300) -> LMBa
         distinct = torch.arange(1, len(WORDS) + 1)
     words = torch.randint(len(WORDS), (2, B, T))
     targets = torch.randint(V, (2, B, T))
-    continues = torch.rand(2, B, T) < 0.7  # sentences start at every position of the window
+    continues = torch.rand(2, B, T) < 0.7  # sentences start at random positions
     return LMBatch(*(x.to(DEVICE) for x in (distinct, words, targets, continues)))
 
 
-def some_state(bilm_config: BiLMConfig, B: int = 5) -> BiLMState:
+def random_state(bilm_config: BiLMConfig, B: int = 5) -> BiLMState:
     D, H = bilm_config.dim, bilm_config.cell_dim
-    draw = torch.Generator().manual_seed(1)
+    generator = torch.Generator().manual_seed(1)
     return [
         LSTMState(
-            torch.rand(B, D, generator=draw).sub(0.5).mul(0.5).to(DEVICE),
-            torch.rand(B, H, generator=draw).sub(0.5).to(DEVICE),
+            torch.rand(B, D, generator=generator).sub(0.5).mul(0.5).to(DEVICE),
+            torch.rand(B, H, generator=generator).sub(0.5).to(DEVICE),
         )
         for _ in range(2 * bilm_config.num_layers)
     ]
@@ -77,9 +77,13 @@ def negatives(V: int = 300, S: int = 50) -> Negatives:
 
 
 def gradients(
-    lm: nn.Module, monkeypatch: pytest.MonkeyPatch, *args: object, fast: bool, bf16: bool = False
+    lm: nn.Module,
+    monkeypatch: pytest.MonkeyPatch,
+    *args: object,
+    use_kernels: bool,
+    bf16: bool = False,
 ) -> tuple[LMOutput, dict[str, Tensor]]:
-    monkeypatch.setattr(kernels, "usable", lambda x: fast)
+    monkeypatch.setattr(kernels, "usable", lambda x: use_kernels)
     lm = copy.deepcopy(lm)
     with torch.autocast(DEVICE, torch.bfloat16, enabled=bf16):
         output = lm(*args)
@@ -106,7 +110,7 @@ def assert_as_exact(fast: list[Tensor], reference: list[Tensor], exact: list[Ten
 
 
 @pytest.mark.parametrize(
-    ("changes", "carried"),
+    ("changes", "carry_state"),
     [
         ({}, True),
         ({"residual": False, "num_layers": 3, "activation": "tanh"}, False),
@@ -115,16 +119,16 @@ def assert_as_exact(fast: list[Tensor], reference: list[Tensor], exact: list[Ten
     ],
     ids=["paper", "no-residual", "words-no-clip", "odd-sizes"],
 )
-def test_equals_the_reference_in_float32(
-    changes: dict[str, object], carried: bool, monkeypatch: pytest.MonkeyPatch
+def test_loss_and_gradients_equal_the_reference_in_float32(
+    changes: dict[str, object], carry_state: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = config(**changes)
     lm = model(sizes)
-    args = batch(sizes), some_state(sizes) if carried else None, negatives()
-    expected, expected_grads = gradients(lm, monkeypatch, *args, fast=False)
-    output, grads = gradients(lm, monkeypatch, *args, fast=True)
-    doubles = args[0], in_float64(args[1]), args[2]
-    exact, exact_grads = gradients(copy.deepcopy(lm).double(), monkeypatch, *doubles, fast=False)
+    args = batch(sizes), random_state(sizes) if carry_state else None, negatives()
+    expected, expected_grads = gradients(lm, monkeypatch, *args, use_kernels=False)
+    output, grads = gradients(lm, monkeypatch, *args, use_kernels=True)
+    double, doubles = copy.deepcopy(lm).double(), (args[0], in_float64(args[1]), args[2])
+    exact, exact_grads = gradients(double, monkeypatch, *doubles, use_kernels=False)
     # Large weights amplify rounding, so the reference's own distance from float64 is the measure.
     assert_as_exact(tensors(output), tensors(expected), tensors(exact))
     assert grads.keys() == expected_grads.keys()
@@ -132,32 +136,39 @@ def test_equals_the_reference_in_float32(
     assert_as_exact(*(list(g.values()) for g in (grads, expected_grads, exact_grads)))
 
 
-# Triton's interpreter gets `tl.dot` in bfloat16 wrong, which the kernels for characters use.
+# The character kernels use `tl.dot`, which is wrong in bfloat16 in Triton's interpreter.
 @pytest.mark.parametrize("vocab_size", [None, 50] if DEVICE == "cuda" else [50])
-def test_bfloat16_stays_close(vocab_size: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loss_and_gradients_in_bfloat16_are_close_to_float32(
+    vocab_size: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes = config(cell_clip=3.0, projection_clip=3.0, vocab_size=vocab_size)
     lm = model(sizes, scale=2)
-    args = batch(sizes, B=12), some_state(sizes, B=12), negatives()
-    expected, expected_grads = gradients(lm, monkeypatch, *args, fast=False)
-    output, grads = gradients(lm, monkeypatch, *args, fast=True, bf16=True)
+    args = batch(sizes, B=12), random_state(sizes, B=12), negatives()
+    expected, expected_grads = gradients(lm, monkeypatch, *args, use_kernels=False)
+    output, grads = gradients(lm, monkeypatch, *args, use_kernels=True, bf16=True)
     assert output.loss.item() == pytest.approx(expected.loss.item(), rel=1e-3)
     assert output.state[0].cell.dtype == torch.float32
     for name, grad in grads.items():
-        # Rounding can change which window is the maximum, which moves a filter's gradient.
+        # Rounding can change the argmax of max-pooling, which changes the gradient of a filter.
         bound = 0.2 if "convs" in name or "encode.embed" in name else 0.05
         assert relative_error(grad, expected_grads[name]) < bound, name
 
 
-MANY = [f"{'w' * (n % 7)}{n}" for n in range(70)]
-LONG = ["".join(f"{n * n:x}" for n in range(k, k + 99)) for k in (1, 2, 3)]
+MANY_WORDS = [f"{'w' * (n % 7)}{n}" for n in range(70)]
+LONG_WORDS = ["".join(f"{n * n:x}" for n in range(k, k + 99)) for k in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(
     ("words", "changes"),
-    [(MANY, {"max_characters": 8}), (LONG, {"max_characters": 300, "filters": ((3, 50),)})],
-    ids=["more-words-than-a-tile", "more-characters-than-a-byte"],
+    [
+        (MANY_WORDS, {"max_characters": 8}),
+        (LONG_WORDS, {"max_characters": 300, "filters": ((3, 50),)}),
+    ],
+    ids=["more-words-than-a-tile", "more-than-256-characters"],
 )
-def test_characters_equal_the_reference(words: list[str], changes: dict[str, object]) -> None:
+def test_character_encoder_equals_the_reference(
+    words: list[str], changes: dict[str, object]
+) -> None:
     from elmore.bilm.kernels.characters import encode
 
     sizes = config(**changes)
@@ -169,25 +180,25 @@ def test_characters_equal_the_reference(words: list[str], changes: dict[str, obj
         output = run(ids)
         output.backward(torch.linspace(-1, 1, output.numel(), device=DEVICE).view_as(output))
         results.append([output, *(p.grad for p in encoder.parameters())])
-    for ours, theirs in zip(*results, strict=True):
-        assert relative_error(ours, theirs) < 1e-4
+    for expected, actual in zip(*results, strict=True):
+        assert relative_error(actual, expected) < 1e-4
 
 
-@pytest.mark.parametrize("drawn", [range(300), range(300, 310)], ids=["all", "none"])
-def test_sampled_softmax_with_all_or_no_targets_among_the_negatives(
-    drawn: range, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("sampled", [range(300), range(300, 310)], ids=["all", "none"])
+def test_sampled_softmax_equals_the_reference_with_all_or_no_targets_sampled(
+    sampled: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     softmax = Softmax(dim=24, vocab_size=310).to(DEVICE)
-    sample = Negatives(torch.tensor(drawn, device=DEVICE), torch.tensor(500.0, device=DEVICE))
+    negatives = Negatives(torch.tensor(sampled, device=DEVICE), torch.tensor(500.0, device=DEVICE))
     targets = torch.randint(300, (40,), device=DEVICE)
     h = torch.randn(40, 24, device=DEVICE, requires_grad=True)
     results = []
-    for fast in (False, True):
-        monkeypatch.setattr(kernels, "usable", lambda _, fast=fast: fast)
+    for use_kernels in (False, True):
+        monkeypatch.setattr(kernels, "usable", lambda _, value=use_kernels: value)
         softmax.zero_grad()
         h.grad = None
-        nll = softmax(h, targets, sample)
+        nll = softmax(h, targets, negatives)
         nll.backward(torch.linspace(1, 2, 40, device=DEVICE))
         results.append([nll, h.grad, softmax.weight.grad, softmax.bias.grad])
-    for ours, theirs in zip(*results, strict=True):
-        assert relative_error(ours, theirs) < 1e-4
+    for expected, actual in zip(*results, strict=True):
+        assert relative_error(actual, expected) < 1e-4

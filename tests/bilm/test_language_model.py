@@ -1,4 +1,4 @@
-"""Oracles: the biLM's own layers; losses and Adagrad in numpy; one long window for two short."""
+"""Oracles: the layers of the biLM; losses and Adagrad in numpy; one long window for two short."""
 
 import numpy as np
 import pytest
@@ -25,21 +25,21 @@ def lm(bilm: BiLM) -> LanguageModel:
 
 def window(B: int = 3, T: int = 5) -> LMBatch:
     words = torch.randint(len(WORDS), (2, B, T))
-    everywhere = torch.ones(2, B, T, dtype=torch.bool)
-    return LMBatch(encode_words(WORDS), words, torch.randint(V, (2, B, T)), everywhere)
+    continues = torch.ones(2, B, T, dtype=torch.bool)
+    return LMBatch(encode_words(WORDS), words, torch.randint(V, (2, B, T)), continues)
 
 
-def test_losses_match_the_layers_and_numpy(lm: LanguageModel) -> None:
+def test_losses_equal_those_of_numpy_from_the_top_layer(lm: LanguageModel) -> None:
     batch = window()
     output = lm(batch)
     mask = torch.ones(3, 5, dtype=torch.bool)
     weight, bias = lm.softmax.weight.detach().numpy(), lm.softmax.bias.detach().numpy()
     expected = []
     for d, words in enumerate(batch.words):
-        # The text of direction 1 comes reversed; the biLM reverses by itself.
-        turn = (lambda x: x.flip(1)) if d else (lambda x: x)
-        layers = lm.bilm(batch.distinct[turn(words)], mask).layers
-        top = turn(layers[:, -1].chunk(2, dim=-1)[d]).detach().numpy()  # (B, T, D)
+        # Batches contain the text of the backward direction reversed. The biLM reverses it itself.
+        reverse = (lambda x: x.flip(1)) if d else (lambda x: x)
+        layers = lm.bilm(batch.distinct[reverse(words)], mask).layers
+        top = reverse(layers[:, -1].chunk(2, dim=-1)[d]).detach().numpy()  # (B, T, D)
         nll = [
             oracle.full_nll(top[b, t], int(batch.targets[d, b, t]), weight, bias)
             for b in range(3)
@@ -50,15 +50,15 @@ def test_losses_match_the_layers_and_numpy(lm: LanguageModel) -> None:
     assert output.loss.item() == pytest.approx(np.mean(expected), rel=1e-5)
 
 
-def test_negatives_choose_the_sampled_loss(lm: LanguageModel) -> None:
+def test_loss_is_sampled_if_negatives_are_given(lm: LanguageModel) -> None:
     batch = window()
-    everything = Negatives(torch.arange(V), torch.tensor(1e6))
-    torch.testing.assert_close(lm(batch, None, everything).loss, lm(batch).loss)
-    two = Negatives(torch.tensor([0, 4]), torch.tensor(3.0))
-    assert lm(batch, None, two).loss < lm(batch).loss
+    all_words = Negatives(torch.arange(V), torch.tensor(1e6))
+    torch.testing.assert_close(lm(batch, None, all_words).loss, lm(batch).loss)
+    two_words = Negatives(torch.tensor([0, 4]), torch.tensor(3.0))
+    assert lm(batch, None, two_words).loss < lm(batch).loss
 
 
-def test_two_windows_read_as_one_long_one(lm: LanguageModel) -> None:
+def test_two_windows_with_carried_state_equal_one_long_window(lm: LanguageModel) -> None:
     batch = window(T=8)
     parts = [
         LMBatch(batch.distinct, *(x[..., cut] for x in batch[1:]))
@@ -72,9 +72,7 @@ def test_two_windows_read_as_one_long_one(lm: LanguageModel) -> None:
 
 
 @pytest.mark.parametrize("start", [0, 3])
-def test_a_sentence_that_starts_in_a_window_knows_nothing_of_the_one_before(
-    lm: LanguageModel, start: int
-) -> None:
+def test_state_is_reset_where_a_sentence_starts(lm: LanguageModel, start: int) -> None:
     batch = window(T=8)
     batch.continues[:, 1, start] = False
     state = lm(window()).state
@@ -86,7 +84,7 @@ def test_a_sentence_that_starts_in_a_window_knows_nothing_of_the_one_before(
         torch.testing.assert_close(after.cell[1:2], expected.cell)
 
 
-def test_gradients_stop_at_the_border_of_windows(lm: LanguageModel) -> None:
+def test_the_returned_state_has_no_gradient(lm: LanguageModel) -> None:
     state = lm(window()).state
     assert len(state) == 2 * lm.bilm.config.num_layers
     assert not any(value.requires_grad for part in state for value in part)
@@ -104,19 +102,19 @@ def test_directions_are_independent(lm: LanguageModel) -> None:
     assert lm(mixed).losses[1] == lm(other).losses[1]
 
 
-def test_word_input() -> None:
+def test_only_words_of_the_batch_have_a_gradient_with_word_input() -> None:
     config = BiLMConfig(vocab_size=V, dim=8, cell_dim=16)
     lm = LanguageModel(BiLM(config), Softmax(dim=8, vocab_size=V))
     distinct = torch.tensor([1, 4, 5])
     words = torch.randint(3, (2, 2, 4))
-    everywhere = torch.ones_like(words, dtype=torch.bool)
-    lm(LMBatch(distinct, words, torch.randint(V, (2, 2, 4)), everywhere)).loss.backward()
+    continues = torch.ones_like(words, dtype=torch.bool)
+    lm(LMBatch(distinct, words, torch.randint(V, (2, 2, 4)), continues)).loss.backward()
     table = lm.bilm.encode.embed.weight.grad
     assert table is not None
     assert set(table.any(dim=1).nonzero().flatten().tolist()) <= {1, 4, 5}
 
 
-def test_dropout_is_on_every_input_and_on_the_output(
+def test_dropout_is_on_the_inputs_of_all_lstms_and_of_the_softmax(
     lm: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shapes: list[tuple[int, ...]] = []
@@ -131,9 +129,9 @@ def test_dropout_is_on_every_input_and_on_the_output(
     assert shapes == [(3, 5, D)] * 4 + [(2, 5, 3, D)]
 
 
-def test_first_steps_of_adagrad_match_numpy(lm: LanguageModel) -> None:
-    """The gradient of the loss times the window's length, clipped as a whole, at bilm-tf's rate."""
-    T, clip = 5, 1.2  # low enough to be met
+def test_three_steps_of_adagrad_equal_numpy(lm: LanguageModel) -> None:
+    """As bilm-tf: the loss is a sum over the window, and gradients are clipped by global norm."""
+    T, clip = 5, 1.2  # a clip between the gradient norms
     optimizer = make_optimizer(lm, "adagrad", lr=0.2)
     start = {name: p.detach().numpy().copy() for name, p in lm.named_parameters()}
     gradients, norms, state = [], [], None
@@ -152,13 +150,15 @@ def test_first_steps_of_adagrad_match_numpy(lm: LanguageModel) -> None:
 
 
 @pytest.mark.parametrize(("name", "lr"), [("adamw", 0.02), ("adagrad", 0.4)])
-def test_training_learns_a_fixed_window(lm: LanguageModel, name: OptimizerName, lr: float) -> None:
+def test_training_on_one_batch_reduces_its_loss(
+    lm: LanguageModel, name: OptimizerName, lr: float
+) -> None:
     batch = window()
     optimizer = make_optimizer(lm, name, lr=lr)
-    draw = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     before = lm(batch).loss.item()
     for _ in range(100):
-        loss = lm.train()(batch, None, lm.softmax.draw(6, draw)).loss
+        loss = lm.train()(batch, None, lm.softmax.draw(6, generator)).loss
         optimizer.zero_grad()
         (5 * loss).backward()
         clip_gradients(lm.parameters(), 10.0)
@@ -166,7 +166,7 @@ def test_training_learns_a_fixed_window(lm: LanguageModel, name: OptimizerName, 
     assert lm.eval()(batch).loss.item() < 0.6 * before
 
 
-def test_a_gradient_that_is_not_a_number_shows_in_the_norm(lm: LanguageModel) -> None:
+def test_the_gradient_norm_is_nan_if_a_gradient_is_nan(lm: LanguageModel) -> None:
     lm(window()).loss.backward()
     assert lm.softmax.bias.grad is not None
     lm.softmax.bias.grad[0] = torch.nan

@@ -1,4 +1,4 @@
-"""Oracles: torch.nn.LSTM with proj_size, which knows no clipping; numpy for the clipping."""
+"""Oracles: torch.nn.LSTM with proj_size, which has no clipping; numpy for the clipping."""
 
 import numpy as np
 import pytest
@@ -10,11 +10,11 @@ from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 from tests.oracles.released_bilm import run_lstm
 
 
-def all_real(x: Tensor) -> Tensor:
+def full_mask(x: Tensor) -> Tensor:
     return torch.ones(x.shape[:2], dtype=torch.bool)
 
 
-def torch_twin(ours: ProjectedLSTM) -> torch.nn.LSTM:
+def torch_lstm(ours: ProjectedLSTM) -> torch.nn.LSTM:
     theirs = torch.nn.LSTM(5, 8, proj_size=3, batch_first=True)
     with torch.no_grad():
         theirs.weight_ih_l0.copy_(ours.input.weight)
@@ -25,16 +25,16 @@ def torch_twin(ours: ProjectedLSTM) -> torch.nn.LSTM:
     return theirs
 
 
-def test_values_and_gradients_match_torch() -> None:
+def test_outputs_and_gradients_equal_those_of_torch() -> None:
     ours = ProjectedLSTM(in_dim=5, dim=3, cell_dim=8)
-    theirs = torch_twin(ours)
+    theirs = torch_lstm(ours)
     x = torch.randn(2, 7, 5, requires_grad=True)
     weights = torch.randn(2, 7, 3)
 
     expected, (h, c) = theirs(x)
     (expected * weights).sum().backward()
     expected_grad, x.grad = x.grad, None
-    output, state = ours(x, all_real(x))
+    output, state = ours(x, full_mask(x))
     (output * weights).sum().backward()
 
     torch.testing.assert_close(output, expected)
@@ -47,23 +47,25 @@ def test_values_and_gradients_match_torch() -> None:
 
 
 @torch.no_grad()
-def test_clipping_matches_numpy() -> None:
+def test_clipping_equals_numpy() -> None:
     ours = ProjectedLSTM(in_dim=4, dim=3, cell_dim=6, cell_clip=0.2, projection_clip=0.05)
     with torch.no_grad():
         for p in ours.parameters():
             p.normal_()
     x = torch.randn(1, 9, 4)
-    output, state = ours(x, all_real(x))
+    output, state = ours(x, full_mask(x))
 
-    # The oracle wants TensorFlow's layout: one matrix, gates i g f o, forget bias without its 1.
-    def theirs(w: Tensor) -> np.ndarray:
+    # The oracle expects TensorFlow's layout: one matrix, gates i g f o, forget bias minus 1.
+    def to_tensorflow(w: Tensor) -> np.ndarray:
         i, f, g, o = w.numpy().reshape(4, 6, -1)
         return np.concatenate([i, g, f, o]).T
 
-    bias = theirs(ours.input.bias)[0]
+    bias = to_tensorflow(ours.input.bias)[0]
     bias[12:18] -= 1
     cell = {
-        "W_0": np.concatenate([theirs(ours.input.weight), theirs(ours.recurrent.weight)]),
+        "W_0": np.concatenate(
+            [to_tensorflow(ours.input.weight), to_tensorflow(ours.recurrent.weight)]
+        ),
         "B": bias,
         "W_P_0": ours.project.weight.numpy().T,
     }
@@ -77,36 +79,38 @@ def test_clipping_matches_numpy() -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 7))
-def test_state_split_at_any_point_equals_the_whole(cut: int) -> None:
+def test_two_parts_with_carried_state_equal_the_whole(cut: int) -> None:
     lstm = ProjectedLSTM(in_dim=5, dim=3, cell_dim=8, cell_clip=0.3, projection_clip=0.1)
     x = torch.randn(2, 7, 5)
-    whole, end = lstm(x, all_real(x))
-    first, state = lstm(x[:, :cut], all_real(x[:, :cut]))
-    second, end_of_second = lstm(x[:, cut:], all_real(x[:, cut:]), state)
+    whole, whole_state = lstm(x, full_mask(x))
+    first, state = lstm(x[:, :cut], full_mask(x[:, :cut]))
+    second, second_state = lstm(x[:, cut:], full_mask(x[:, cut:]), state)
     torch.testing.assert_close(torch.cat([first, second], dim=1), whole)
-    torch.testing.assert_close(end_of_second, end)
+    torch.testing.assert_close(second_state, whole_state)
 
 
-def test_a_shorter_row_ends_with_the_state_of_its_own_last_token() -> None:
+def test_the_state_of_a_padded_row_is_that_of_its_last_token() -> None:
     lstm = ProjectedLSTM(in_dim=5, dim=3, cell_dim=8)
     x = torch.randn(2, 6, 5)
     mask = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
     output, state = lstm(x, mask)
-    alone, state_alone = lstm(x[1:, :4], all_real(x[1:, :4]))
+    alone, state_alone = lstm(x[1:, :4], full_mask(x[1:, :4]))
     torch.testing.assert_close(output[1:, :4], alone)
     torch.testing.assert_close(state.cell[1:], state_alone.cell)
     torch.testing.assert_close(state.output[1:], state_alone.output)
 
 
-def test_blocks_of_the_input_product_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_do_not_depend_on_the_chunk_size_of_the_input_product(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lstm = ProjectedLSTM(in_dim=5, dim=3, cell_dim=8)
     x = torch.randn(2, 7, 5)
-    whole, _ = lstm(x, all_real(x))
+    whole, _ = lstm(x, full_mask(x))
     monkeypatch.setattr(lstm_module, "_TOKENS_AT_ONCE", 4)
-    torch.testing.assert_close(lstm(x, all_real(x))[0], whole)
+    torch.testing.assert_close(lstm(x, full_mask(x))[0], whole)
 
 
-def test_without_projection_the_output_is_the_gated_cell() -> None:
+def test_outputs_without_projection_equal_those_of_torch() -> None:
     ours = ProjectedLSTM(in_dim=5, dim=8, cell_dim=8, project=False, projection_clip=0.001)
     theirs = torch.nn.LSTM(5, 8, batch_first=True)
     with torch.no_grad():
@@ -115,12 +119,12 @@ def test_without_projection_the_output_is_the_gated_cell() -> None:
         theirs.weight_hh_l0.copy_(ours.recurrent.weight)
         theirs.bias_hh_l0.zero_()
     x = torch.randn(2, 7, 5)
-    torch.testing.assert_close(ours(x, all_real(x))[0], theirs(x)[0])
+    torch.testing.assert_close(ours(x, full_mask(x))[0], theirs(x)[0])
 
 
-def test_weights_are_drawn_as_the_released_code_draws_them() -> None:
+def test_weights_are_initialized_as_in_the_released_code() -> None:
     lstm = ProjectedLSTM(in_dim=64, dim=64, cell_dim=256)
-    bound = (6 / (128 + 1024)) ** 0.5  # Glorot, over the one matrix of both inputs
+    bound = (6 / (128 + 1024)) ** 0.5  # Glorot, for one matrix of shape (128, 1024)
     for weight in (lstm.input.weight, lstm.recurrent.weight):
         assert weight.abs().max().item() == pytest.approx(bound, rel=0.01)
     i, f, g, o = lstm.input.bias.chunk(4)

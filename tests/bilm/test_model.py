@@ -1,4 +1,4 @@
-"""Oracles: a biLM in plain numpy, for every variant of the released files; defining properties."""
+"""Oracles: a biLM in numpy, for every variant of the released files; properties of a biLM."""
 
 from pathlib import Path
 
@@ -25,15 +25,15 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_every_variant_matches_numpy(name: str, tmp_path: Path) -> None:
+def test_layers_of_every_released_variant_equal_numpy(name: str, tmp_path: Path) -> None:
     """All layers, with the state carried from each sentence to the next."""
     release = write_release(tmp_path, VARIANTS[name])
     pretrained = read_pretrained(release.weights_file)
     elmo = Embedder(pretrained.bilm, vocabulary=pretrained.vocabulary, device="cpu")
-    found = elmo.embed(SENTENCES, carry_state=True)
+    actual = elmo.embed(SENTENCES, carry_state=True)
 
     state = None
-    for words, vectors in zip(SENTENCES, found, strict=True):
+    for words, vectors in zip(SENTENCES, actual, strict=True):
         expected, state = released_bilm.embed(
             words, release.weights, release.options, state, release.vocabulary
         )
@@ -41,8 +41,8 @@ def test_every_variant_matches_numpy(name: str, tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_each_direction_sees_only_its_side(bilm: BiLM) -> None:
-    """Replace one word: forward vectors may change from it on, backward ones up to it."""
+def test_each_direction_depends_only_on_its_side_of_the_context(bilm: BiLM) -> None:
+    """Replacing word k changes forward vectors only from k on, backward vectors only up to k."""
     k = 3  # position of "bank" after <S>
     changed = [*SENTENCE]
     changed[k - 1] = "shop"
@@ -57,7 +57,7 @@ def test_each_direction_sees_only_its_side(bilm: BiLM) -> None:
 
 
 @torch.no_grad()
-def test_padding_changes_nothing_and_is_zero_in_every_layer(bilm: BiLM) -> None:
+def test_padding_does_not_change_vectors_and_is_zero_in_all_layers(bilm: BiLM) -> None:
     alone = bilm(*encode_sentences([SENTENCE]))
     padded = bilm(*encode_sentences([SENTENCE * 3, SENTENCE, []]))
     T = len(SENTENCE) + 2
@@ -70,7 +70,7 @@ def test_padding_changes_nothing_and_is_zero_in_every_layer(bilm: BiLM) -> None:
 
 
 @torch.no_grad()
-def test_state_is_a_value(bilm: BiLM) -> None:
+def test_state_is_carried_only_if_passed_in(bilm: BiLM) -> None:
     batch = encode_sentences([SENTENCE])
     first, state = bilm(*batch)
     again, _ = bilm(*batch)
@@ -82,7 +82,9 @@ def test_state_is_a_value(bilm: BiLM) -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("cut", [1, 4, 8])
-def test_forward_layers_split_at_any_point_equal_the_whole(bilm: BiLM, cut: int) -> None:
+def test_forward_layers_of_two_parts_with_carried_state_equal_the_whole(
+    bilm: BiLM, cut: int
+) -> None:
     ids, mask = encode_sentences([SENTENCE])
     whole = bilm(ids, mask).layers
     first, state = bilm(ids[:, :cut], mask[:, :cut])
@@ -91,32 +93,32 @@ def test_forward_layers_split_at_any_point_equal_the_whole(bilm: BiLM, cut: int)
     torch.testing.assert_close(torch.cat([first, second], dim=2)[..., :D], whole[..., :D])
 
 
-def test_layer_0_is_the_token_vector_twice(bilm: BiLM) -> None:
+def test_layer_0_is_the_token_vector_repeated(bilm: BiLM) -> None:
     ids, mask = encode_sentences([SENTENCE])
     x = bilm.encode(ids)
     torch.testing.assert_close(bilm(ids, mask).layers[:, 0], torch.cat([x, x], dim=-1))
 
 
-def test_dropout_acts_in_training_only(bilm: BiLM) -> None:
+def test_dropout_is_active_only_in_training_mode(bilm: BiLM) -> None:
     batch = encode_sentences([SENTENCE])
     assert torch.equal(bilm(*batch).layers, bilm(*batch).layers)
     bilm.train()
     assert not torch.equal(bilm(*batch).layers, bilm(*batch).layers)
 
 
-def test_gradients_reach_every_weight(bilm: BiLM) -> None:
+def test_every_parameter_has_a_gradient(bilm: BiLM) -> None:
     bilm(*encode_sentences([SENTENCE])).layers.square().sum().backward()
     for name, parameter in bilm.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.abs().sum() > 0, name
 
 
-def test_flip_leaves_padding_in_its_place() -> None:
+def test_flip_reverses_sentences_but_not_padding() -> None:
     x = torch.tensor([[1.0, 2, 3, 0], [4, 5, 6, 7]])[..., None]
     assert flip(x, torch.tensor([3, 4]))[..., 0].tolist() == [[3, 2, 1, 0], [7, 6, 5, 4]]
 
 
-def test_ids_of_another_width_are_refused(bilm: BiLM) -> None:
+def test_ids_of_another_width_are_rejected(bilm: BiLM) -> None:
     with pytest.raises(
         InputError, match=r"reads 50 characters per word, got ids of shape \(1, 9, 30\)"
     ):

@@ -1,4 +1,4 @@
-"""Oracle: the list of things without which the kernels cannot run, each taken away in turn."""
+"""Oracle: each requirement of the kernels, removed in turn, must make them unusable."""
 
 import sys
 import warnings
@@ -16,7 +16,7 @@ from tests.gpu import DEVICE, needs_kernels
 
 @pytest.fixture
 def new_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tensor]:
-    """Stands for a tensor on a GPU that has not been probed yet."""
+    """A stub of a tensor on a GPU that has not been probed yet."""
     monkeypatch.delenv("ELMORE_KERNELS", raising=False)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (8, 0))
     kernels._supported.cache_clear()
@@ -63,7 +63,9 @@ def test_a_failed_probe_warns_once_and_falls_back(
     assert len(caught) == 1
 
 
-def test_a_missing_triton_is_named(new_gpu: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_warning_names_a_missing_triton(
+    new_gpu: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delitem(sys.modules, "elmore.bilm.kernels.probe", raising=False)
     monkeypatch.setitem(sys.modules, "triton", None)
     with pytest.warns(RuntimeWarning, match="cuda:0: ModuleNotFoundError: .*triton"):
@@ -76,7 +78,7 @@ def test_an_old_gpu_is_not_probed(new_gpu: Tensor, monkeypatch: pytest.MonkeyPat
         assert not kernels.usable(new_gpu)
 
 
-def test_the_environment_variable_switches_kernels_off_without_a_warning(
+def test_the_environment_variable_disables_the_kernels_without_a_warning(
     new_gpu: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ELMORE_KERNELS", "0")
@@ -85,20 +87,20 @@ def test_the_environment_variable_switches_kernels_off_without_a_warning(
         assert not kernels.usable(new_gpu)
 
 
-def test_tensors_on_a_cpu_are_left_to_the_reference() -> None:
+def test_kernels_are_not_usable_on_a_cpu() -> None:
     assert not kernels.usable(torch.zeros(1))
 
 
 class TestProbe:
     pytestmark = needs_kernels
-    dtype = torch.bfloat16 if DEVICE == "cuda" else torch.float32  # all that the interpreter has
+    dtype = torch.bfloat16 if DEVICE == "cuda" else torch.float32  # the interpreter has no bfloat16
 
-    def test_it_runs_here(self) -> None:
+    def test_the_probe_succeeds_on_this_device(self) -> None:
         from elmore.bilm.kernels.probe import run_probe
 
         run_probe(torch.device(DEVICE), self.dtype)
 
-    def test_it_notices_a_wrong_result(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_probe_fails_on_a_wrong_result(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from elmore.bilm.kernels import probe
 
         monkeypatch.setattr(probe, "multiply", lambda a, b, out: out.fill_(1))

@@ -1,4 +1,4 @@
-"""Oracles: bilm-tf's losses in numpy; draws one by one; the full softmax when all is drawn."""
+"""Oracles: losses of bilm-tf in numpy; sampling in a loop; full softmax for a sample of all words."""
 
 import math
 
@@ -25,19 +25,19 @@ def h() -> Tensor:
     return torch.randn(11, 6, requires_grad=True)
 
 
-def test_sampled_loss_matches_numpy(softmax: Softmax, h: Tensor) -> None:
+def test_sampled_loss_equals_numpy(softmax: Softmax, h: Tensor) -> None:
     ids = [0, 3, 7, 8, 21, 39]
-    targets = torch.tensor([3, 3, 0, 1, 2, 39, 38, 5, 21, 20, 8])  # some of them drawn as well
-    found = softmax(h, targets, Negatives(torch.tensor(ids), torch.tensor(9.0)))
+    targets = torch.tensor([3, 3, 0, 1, 2, 39, 38, 5, 21, 20, 8])  # including accidental hits
+    actual = softmax(h, targets, Negatives(torch.tensor(ids), torch.tensor(9.0)))
     weight, bias = softmax.weight.detach().numpy(), softmax.bias.detach().numpy()
     expected = [
         oracle.sampled_nll(x, int(y), weight, bias, ids, tries=9)
         for x, y in zip(h.detach().numpy(), targets, strict=True)
     ]
-    np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-5)
+    np.testing.assert_allclose(actual.detach().numpy(), expected, rtol=1e-5)
 
 
-def test_full_loss_matches_numpy(softmax: Softmax, h: Tensor) -> None:
+def test_full_loss_equals_numpy(softmax: Softmax, h: Tensor) -> None:
     targets = torch.randint(40, (11,))
     weight, bias = softmax.weight.detach().numpy(), softmax.bias.detach().numpy()
     expected = [
@@ -47,47 +47,49 @@ def test_full_loss_matches_numpy(softmax: Softmax, h: Tensor) -> None:
     np.testing.assert_allclose(softmax(h, targets).detach().numpy(), expected, rtol=1e-5)
 
 
-def test_parts_of_the_full_loss_do_not_show(
+def test_gradients_of_the_full_loss_do_not_depend_on_the_block_size(
     softmax: Softmax, h: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     targets = torch.randint(40, (11,))
     params = [h, softmax.weight, softmax.bias]
     whole = torch.autograd.grad(softmax(h, targets).sum(), params)
     monkeypatch.setattr(softmax_module, "_LOGITS_AT_ONCE", 130)  # three rows
-    parts = torch.autograd.grad(softmax(h, targets).sum(), params)
-    torch.testing.assert_close(parts, whole)
+    in_blocks = torch.autograd.grad(softmax(h, targets).sum(), params)
+    torch.testing.assert_close(in_blocks, whole)
 
 
-def test_full_loss_never_holds_all_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_loss_never_saves_all_logits(monkeypatch: pytest.MonkeyPatch) -> None:
     softmax = Softmax(dim=2, vocab_size=1000)
     h, targets = torch.randn(64, 2, requires_grad=True), torch.randint(1000, (64,))
     monkeypatch.setattr(softmax_module, "_LOGITS_AT_ONCE", 4000)
-    kept = []
+    sizes = []
 
-    def keep(x: Tensor) -> Tensor:
-        kept.append(x.numel())
+    def record_size(x: Tensor) -> Tensor:
+        sizes.append(x.numel())
         return x
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+    with torch.autograd.graph.saved_tensors_hooks(record_size, lambda x: x):
         softmax(h, targets).sum().backward()
-    assert max(kept) <= 4000
+    assert max(sizes) <= 4000
 
 
-def test_drawing_every_word_gives_the_full_softmax(softmax: Softmax, h: Tensor) -> None:
+def test_sampled_loss_with_all_words_sampled_equals_the_full_loss(
+    softmax: Softmax, h: Tensor
+) -> None:
     targets = torch.randint(40, (11,))
-    # After very many draws every word is expected, so that nothing is corrected.
-    everything = Negatives(torch.randperm(40), torch.tensor(1e6))
-    torch.testing.assert_close(softmax(h, targets, everything), softmax(h, targets))
+    # After so many draws, the expected counts are 1 and their logarithms 0.
+    all_words = Negatives(torch.randperm(40), torch.tensor(1e6))
+    torch.testing.assert_close(softmax(h, targets, all_words), softmax(h, targets))
 
 
-def test_only_rows_in_use_have_a_gradient(softmax: Softmax, h: Tensor) -> None:
+def test_only_sampled_words_and_targets_have_a_gradient(softmax: Softmax, h: Tensor) -> None:
     negatives = Negatives(torch.tensor([4, 9]), torch.tensor(2.0))
     softmax(h, torch.full((11,), 17), negatives).sum().backward()
     assert softmax.weight.grad is not None
     assert softmax.weight.grad.any(dim=1).nonzero().flatten().tolist() == [4, 9, 17]
 
 
-def test_log_uniform_sums_to_one_and_matches_numpy() -> None:
+def test_log_uniform_probabilities_equal_numpy() -> None:
     p = log_uniform(1000, torch.device("cpu"))
     assert p.sum().item() == pytest.approx(1, abs=1e-5)
     assert p[[0, 17, 999]].tolist() == pytest.approx(
@@ -99,21 +101,21 @@ def test_log_uniform_sums_to_one_and_matches_numpy() -> None:
     )
 
 
-def test_draws_are_different_words_and_repeat_with_the_generator() -> None:
+def test_samples_are_distinct_words_and_reproducible() -> None:
     softmax = Softmax(dim=2, vocab_size=5000)
-    draw = torch.Generator().manual_seed(3)
-    start = draw.get_state()
-    first, second = softmax.draw(800, draw), softmax.draw(800, draw)
+    generator = torch.Generator().manual_seed(3)
+    start = generator.get_state()
+    first, second = softmax.draw(800, generator), softmax.draw(800, generator)
     assert len(first.ids.unique()) == 800
     assert first.ids.min() >= 0
     assert first.ids.max() < 5000
     assert set(first.ids.tolist()) != set(second.ids.tolist())
-    draw.set_state(start)
-    assert all(a.equal(b) for a, b in zip(first, softmax.draw(800, draw), strict=True))
+    generator.set_state(start)
+    assert all(a.equal(b) for a, b in zip(first, softmax.draw(800, generator), strict=True))
 
 
-def test_draws_are_distributed_as_repeated_draws_until_enough() -> None:
-    """Oracle: TensorFlow's loop, one draw at a time."""
+def test_samples_have_the_distribution_of_successive_draws() -> None:
+    """Oracle: TensorFlow's loop, which draws until there are S distinct words."""
     V, S, runs = 30, 8, 4000
     softmax = Softmax(dim=2, vocab_size=V)
     ours, our_tries = torch.zeros(V), []
@@ -121,29 +123,29 @@ def test_draws_are_distributed_as_repeated_draws_until_enough() -> None:
         negatives = softmax.draw(S)
         ours[negatives.ids] += 1
         our_tries.append(negatives.tries.item())
-    draw = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     theirs, their_tries = np.zeros(V), []
     for _ in range(runs):
-        found: set[int] = set()
+        words: set[int] = set()
         tries = 0
-        while len(found) < S:
-            found.add(int(math.exp(draw.random() * math.log(V + 1))) - 1)
+        while len(words) < S:
+            words.add(int(math.exp(rng.random() * math.log(V + 1))) - 1)
             tries += 1
-        theirs[list(found)] += 1
+        theirs[list(words)] += 1
         their_tries.append(tries)
-    # Four standard errors of the difference of two shares, of two means.
+    # Four standard errors of the difference between two frequencies, and between two means.
     np.testing.assert_allclose(ours / runs, theirs / runs, atol=4 * (0.5 / runs) ** 0.5)
     error = math.hypot(np.std(our_tries), np.std(their_tries)) / runs**0.5
     assert np.mean(our_tries) == pytest.approx(np.mean(their_tries), abs=4 * error)
     assert np.std(our_tries) == pytest.approx(np.std(their_tries), rel=0.1)
 
 
-def test_asked_for_more_words_than_there_are_it_draws_all() -> None:
+def test_all_words_are_sampled_if_there_are_too_few() -> None:
     negatives = Softmax(dim=2, vocab_size=7).draw(8192)
     assert sorted(negatives.ids.tolist()) == list(range(7))
 
 
-def test_weights_are_drawn_as_the_released_code_draws_them() -> None:
+def test_weights_are_initialized_as_in_the_released_code() -> None:
     softmax = Softmax(dim=64, vocab_size=2000)
     assert softmax.weight.std().item() == pytest.approx(1 / 8, rel=0.02)
     assert not softmax.bias.any()

@@ -1,4 +1,4 @@
-"""Oracles: numpy, one word at a time (through tests/bilm/test_model.py); invariants here."""
+"""Oracles: invariants. tests/bilm/test_model.py compares the encoder with numpy."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from elmore.bilm.token_encoder import CharEncoder, Highway, token_encoder, word_
 from elmore.text.characters import encode_words
 
 
-def test_every_token_is_encoded_on_its_own() -> None:
+def test_a_token_vector_does_not_depend_on_other_tokens() -> None:
     encoder = token_encoder(BiLMConfig.tiny())
     words = ["the", "bank", "", "Straße", "x" * 70]
     together = encoder(encode_words(words))
@@ -16,13 +16,13 @@ def test_every_token_is_encoded_on_its_own() -> None:
     torch.testing.assert_close(together, alone)
 
 
-def test_leading_axes_are_kept() -> None:
+def test_leading_dimensions_are_preserved() -> None:
     encoder = token_encoder(BiLMConfig.tiny())
     ids = encode_words(list("abcdef"))
     torch.testing.assert_close(encoder(ids.view(2, 3, 50)).flatten(0, 1), encoder(ids))
 
 
-def test_a_closed_highway_gate_is_the_identity() -> None:
+def test_a_highway_layer_with_closed_gates_is_the_identity() -> None:
     highway = Highway(4)
     torch.nn.init.zeros_(highway.gate.weight)
     torch.nn.init.constant_(highway.gate.bias, -torch.inf)
@@ -31,7 +31,7 @@ def test_a_closed_highway_gate_is_the_identity() -> None:
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_weights_are_drawn_as_the_released_code_draws_them(activation: str) -> None:
+def test_weights_are_initialized_as_in_the_released_code(activation: str) -> None:
     encoder = CharEncoder(
         char_dim=16,
         filters=((3, 512),),
@@ -52,12 +52,12 @@ def test_weights_are_drawn_as_the_released_code_draws_them(activation: str) -> N
 @pytest.mark.parametrize(
     "words", [["a", "bank"], ["", "river"], ["x" * 41], ["y" * 60], ["x" * 45, "z"]]
 )
-def test_padding_beyond_the_widest_filter_changes_nothing(words: list[str]) -> None:
+def test_padding_beyond_the_widest_filter_does_not_change_vectors(words: list[str]) -> None:
     encoder = CharEncoder(
         char_dim=4, filters=((1, 4), (7, 8)), activation="relu", num_highways=1, project=True, dim=5
     )
     with torch.no_grad():
-        encoder.embed.weight.normal_()  # padding has a vector too
+        encoder.embed.weight.normal_()  # also for padding
         for conv in encoder.convs:
             conv.weight.normal_()
     ids = encode_words(words)

@@ -1,4 +1,4 @@
-"""Oracles: the published AllenNLP vectors; numpy, with a state for each row of the batch."""
+"""Oracles: vectors published with AllenNLP; numpy, with one state per row of the batch."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ from elmore.text.characters import encode_sentences
 from tests.oracles import released_bilm
 from tests.oracles.releases import VARIANTS, Release, write_release
 
-# Batches that shrink and grow: rows that are absent keep their state, rows that are new have none.
+# Batches of different sizes: missing rows keep their state, new rows start from zeros.
 BATCHES = [
     [["the", "bank"], ["of"], ["a", "river", "."], []],
     [["rates"], ["The", "bank", "fails"]],
@@ -31,23 +31,23 @@ def release(tmp_path: Path) -> Release:
 
 
 def expected_layers(release: Release) -> list[list[np.ndarray]]:
-    """All layers of all sentences of BATCHES, boundaries included, state carried row by row."""
+    """Return all layers of BATCHES, boundary tokens included, with the state of each row carried."""
     states: dict[int, released_bilm.State] = {}
-    found = []
+    expected = []
     for batch in BATCHES:
-        found.append([])
+        expected.append([])
         for row, words in enumerate(batch):
             layers, states[row] = released_bilm.embed(
                 words, release.weights, release.options, states.get(row)
             )
-            found[-1].append(layers)
-    return found
+            expected[-1].append(layers)
+    return expected
 
 
-def test_batch_to_ids_has_no_boundaries() -> None:
+def test_batch_to_ids_adds_no_boundary_tokens() -> None:
     ids = batch_to_ids([["a", "<S>"], []])
-    framed = encode_sentences([["a", "<S>"], []]).ids
-    assert torch.equal(ids[0], framed[0, 1:3])
+    with_boundaries = encode_sentences([["a", "<S>"], []]).ids
+    assert torch.equal(ids[0], with_boundaries[0, 1:3])
     assert not ids[1].any()
     assert batch_to_ids([]).shape == (0, 0, 50)
     assert batch_to_ids([[]]).shape == (1, 0, 50)
@@ -57,24 +57,24 @@ def test_batch_to_ids_has_no_boundaries() -> None:
 
 def test_embedder_reproduces_the_published_vectors(published: Path) -> None:
     [file] = published.glob("*sentences.json")
-    streams = json.loads(file.read_text())
+    texts = json.loads(file.read_text())
     embedder = ElmoEmbedder(published / "options.json", published / "lm_weights.hdf5")
     for i in range(10):
-        found = embedder.embed_batch([stream[i].split() for stream in streams])
-        for row, vectors in enumerate(found):
+        batch = embedder.embed_batch([text[i].split() for text in texts])
+        for row, vectors in enumerate(batch):
             with h5py.File(published / f"lm_embeddings_{row}.hdf5") as expected:
                 theirs = np.concatenate(expected[str(i)][...], axis=-1)
             np.testing.assert_allclose(vectors[-1], theirs, rtol=0, atol=5e-6)
 
 
-def test_state_is_carried_row_by_row(release: Release) -> None:
+def test_each_row_of_the_batch_carries_its_state(release: Release) -> None:
     embedder = ElmoEmbedder(release.options_file, release.weights_file)
     for batch, expected in zip(BATCHES, expected_layers(release), strict=True):
         for vectors, layers in zip(embedder.embed_batch(batch), expected, strict=True):
             np.testing.assert_allclose(vectors, layers[:, 1:-1], atol=2e-6)
 
 
-def test_state_is_not_carried_when_told(release: Release) -> None:
+def test_state_is_not_carried_if_not_stateful(release: Release) -> None:
     embedder = ElmoEmbedder(release.options_file, release.weights_file, stateful=False)
     first, second = (embedder.embed_sentence(["the", "bank"]) for _ in range(2))
     np.testing.assert_array_equal(first, second)
@@ -82,7 +82,7 @@ def test_state_is_not_carried_when_told(release: Release) -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("boundaries", [False, True])
-def test_elmo_mixes_with_carried_state(release: Release, boundaries: bool) -> None:
+def test_elmo_mixes_layers_with_carried_state(release: Release, boundaries: bool) -> None:
     elmo = Elmo(
         release.options_file, release.weights_file, 2, dropout=0.0,
         keep_sentence_boundaries=boundaries,
@@ -102,7 +102,7 @@ def test_elmo_mixes_with_carried_state(release: Release, boundaries: bool) -> No
 
 
 @torch.no_grad()
-def test_reset_states_starts_a_new_text(release: Release) -> None:
+def test_reset_states_drops_the_state(release: Release) -> None:
     elmo = Elmo(release.options_file, release.weights_file, 1, dropout=0.0).eval()
     ids = batch_to_ids([["the", "bank"]])
     first = elmo(ids)["elmo_representations"][0]
@@ -112,32 +112,32 @@ def test_reset_states_starts_a_new_text(release: Release) -> None:
 
 
 @torch.no_grad()
-def test_fixed_mix_and_own_module(release: Release) -> None:
+def test_scalar_mix_parameters_and_module(release: Release) -> None:
     bilm = read_hdf5(release.weights_file, release.options_file)
     elmo = Elmo(module=bilm, scalar_mix_parameters=[-9e10, 1.0, -9e10], dropout=0.0).eval()
-    found = elmo(batch_to_ids([["the", "bank"]]))["elmo_representations"][0]
+    mixed = elmo(batch_to_ids([["the", "bank"]]))["elmo_representations"][0]
     layers, _ = released_bilm.embed(["the", "bank"], release.weights, release.options)
-    np.testing.assert_allclose(found[0], layers[1, 1:-1], atol=2e-6)
+    np.testing.assert_allclose(mixed[0], layers[1, 1:-1], atol=2e-6)
 
 
 @torch.no_grad()
-def test_layer_norm_is_allennlps(release: Release) -> None:
-    """One mean and variance a layer, over all real positions, boundaries too."""
+def test_layer_norm_equals_that_of_allennlp(release: Release) -> None:
+    """One mean and variance per layer, over all tokens, boundary tokens included."""
     elmo = Elmo(release.options_file, release.weights_file, 1, do_layer_norm=True, dropout=0.0)
     batch = BATCHES[0]
-    found = elmo.eval()(batch_to_ids(batch))["elmo_representations"][0]
+    mixed = elmo.eval()(batch_to_ids(batch))["elmo_representations"][0]
     layers = expected_layers(release)[0]
     normed = []
     for j in range(3):
-        values = np.concatenate([of_row[j] for of_row in layers])
-        normed.append([(of_row[j] - values.mean()) / values.std() for of_row in layers])
+        values = np.concatenate([sentence[j] for sentence in layers])
+        normed.append([(sentence[j] - values.mean()) / values.std() for sentence in layers])
     for row, words in enumerate(batch):
-        mean = np.mean([of_layer[row] for of_layer in normed], axis=0)[1:-1]
-        np.testing.assert_allclose(found[row, : len(words)], mean, atol=1e-5)
+        mean = np.mean([layer[row] for layer in normed], axis=0)[1:-1]
+        np.testing.assert_allclose(mixed[row, : len(words)], mean, atol=1e-5)
 
 
 @torch.no_grad()
-def test_four_axes_are_flattened_and_restored(release: Release) -> None:
+def test_inputs_with_four_dimensions(release: Release) -> None:
     elmo = Elmo(release.options_file, release.weights_file, 1, dropout=0.0, stateful=False).eval()
     ids = batch_to_ids([["a", "b"], ["c"], ["d", "e"], []])
     flat = elmo(ids)
@@ -149,7 +149,7 @@ def test_four_axes_are_flattened_and_restored(release: Release) -> None:
 
 
 @torch.no_grad()
-def test_word_numbers_replace_characters_unless_one_is_unknown(release: Release) -> None:
+def test_word_inputs_replace_characters_unless_one_is_not_cached(release: Release) -> None:
     vocabulary = ["@@PADDING@@", "the", "bank", "of"]
     plain = Elmo(release.options_file, release.weights_file, 1, dropout=0.0, stateful=False).eval()
     cached = Elmo(
@@ -158,30 +158,30 @@ def test_word_numbers_replace_characters_unless_one_is_unknown(release: Release)
     ).eval()  # fmt: skip
     batch = [["the", "bank"], ["of"]]
     expected = plain(batch_to_ids(batch))["elmo_representations"][0]
-    numbers = torch.tensor([[1, 2], [3, 0]])
-    found = cached(batch_to_ids([["x", "y"], ["z"]]), word_inputs=numbers)  # the numbers count
-    torch.testing.assert_close(found["elmo_representations"][0], expected)
-    assert found["mask"].tolist() == [[True, True], [True, False]]
+    word_ids = torch.tensor([[1, 2], [3, 0]])
+    output = cached(batch_to_ids([["x", "y"], ["z"]]), word_inputs=word_ids)  # characters ignored
+    torch.testing.assert_close(output["elmo_representations"][0], expected)
+    assert output["mask"].tolist() == [[True, True], [True, False]]
     unknown = cached(batch_to_ids(batch), word_inputs=torch.tensor([[1, 99], [3, 0]]))
     torch.testing.assert_close(unknown["elmo_representations"][0], expected)
 
 
 @torch.no_grad()
-def test_loaded_weights_count_for_cached_words(release: Release) -> None:
-    """Oracle: a model that had these weights from the start."""
+def test_loading_weights_updates_cached_words(release: Release) -> None:
+    """Oracle: a model that was created with these weights."""
     cached = Elmo(
         release.options_file, release.weights_file, 1, dropout=0.0, stateful=False,
         vocab_to_cache=["@@PADDING@@", "the", "bank"],
     ).eval()  # fmt: skip
-    ids, numbers = batch_to_ids([["the", "bank"]]), torch.tensor([[1, 2]])
-    cached(ids, word_inputs=numbers)
+    ids, word_ids = batch_to_ids([["the", "bank"]]), torch.tensor([[1, 2]])
+    cached(ids, word_inputs=word_ids)
     bilm = read_hdf5(release.weights_file, release.options_file)
     for parameter in bilm.parameters():
         parameter.mul_(1.3)
     other = Elmo(module=bilm, dropout=0.0, stateful=False).eval()
     cached.load_state_dict(other.state_dict())
-    found = cached(ids, word_inputs=numbers)["elmo_representations"][0]
-    torch.testing.assert_close(found, other(ids)["elmo_representations"][0])
+    mixed = cached(ids, word_inputs=word_ids)["elmo_representations"][0]
+    torch.testing.assert_close(mixed, other(ids)["elmo_representations"][0])
 
 
 def test_requires_grad_trains_the_bilm(release: Release) -> None:
@@ -191,23 +191,23 @@ def test_requires_grad_trains_the_bilm(release: Release) -> None:
         loss.backward()
         grads = [p.grad is not None for p in elmo.elmo.bilm.parameters()]
         assert all(grads) if requires_grad else not any(grads)
-        # The next batch must not reach back into this one's graph.
+        # The next backward pass must not need the graph of this one.
         elmo(batch_to_ids([["again"]]))["elmo_representations"][0].sum().backward()
 
 
-def test_batches_of_sentences_and_layers_with_masks(release: Release) -> None:
+def test_embed_sentences_and_batch_to_embeddings(release: Release) -> None:
     embedder = ElmoEmbedder(release.options_file, release.weights_file, stateful=False)
     sentences = [words for batch in BATCHES for words in batch]
-    found = list(embedder.embed_sentences(iter(sentences), batch_size=4))
-    assert [v.shape for v in found] == [(3, len(words), 12) for words in sentences]
+    embedded = list(embedder.embed_sentences(iter(sentences), batch_size=4))
+    assert [v.shape for v in embedded] == [(3, len(words), 12) for words in sentences]
     layers, mask = embedder.batch_to_embeddings(sentences[:3])
     assert mask.sum(dim=1).tolist() == [2, 1, 3]
     assert not layers[1, :, 1:].any()
-    np.testing.assert_allclose(layers[2], found[2], atol=1e-6)
+    np.testing.assert_allclose(layers[2], embedded[2], atol=1e-6)
 
 
 @pytest.mark.parametrize("output_format", ["all", "top", "average"])
-def test_embed_file_writes_the_layout_of_the_command(
+def test_embed_file_writes_the_layout_of_allennlps_command(
     release: Release, tmp_path: Path, output_format
 ) -> None:
     lines = ["the bank", "of a river .", "the bank"]
@@ -221,7 +221,7 @@ def test_embed_file_writes_the_layout_of_the_command(
             np.testing.assert_allclose(file[str(i)], pick[output_format](vectors), atol=1e-6)
 
 
-def test_embed_file_by_sentence_and_its_refusals(release: Release, tmp_path: Path) -> None:
+def test_embed_file_with_sentence_keys_and_invalid_input(release: Release, tmp_path: Path) -> None:
     embedder = ElmoEmbedder(release.options_file, release.weights_file)
     embedder.embed_file(["a b", "c"], tmp_path / "k.h5", use_sentence_keys=True)
     embedder.embed_file(["a b", "c"], tmp_path / "f.h5", forget_sentences=True)
@@ -242,7 +242,7 @@ def test_embed_file_by_sentence_and_its_refusals(release: Release, tmp_path: Pat
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
-def test_the_bilm_has_no_dropout_in_training(release: Release, requires_grad: bool) -> None:
+def test_the_bilm_has_no_dropout_in_training_mode(release: Release, requires_grad: bool) -> None:
     elmo = Elmo(
         release.options_file, release.weights_file, 1, requires_grad=requires_grad,
         dropout=0, stateful=False,
@@ -252,15 +252,15 @@ def test_the_bilm_has_no_dropout_in_training(release: Release, requires_grad: bo
     assert torch.equal(first, second)
 
 
-def test_each_weight_is_in_the_state_dict_once(release: Release) -> None:
+def test_the_state_dict_contains_each_weight_once(release: Release) -> None:
     elmo = Elmo(release.options_file, release.weights_file, 2)
     bilm = read_hdf5(release.weights_file, release.options_file)
     assert len(elmo.state_dict()) == len(bilm.state_dict()) + 2 * 2  # w and gamma of two mixes
 
 
-def test_mixes_of_an_old_checkpoint_are_taken_over(release: Release) -> None:
+def test_mixes_are_loaded_from_a_checkpoint_of_allennlp(release: Release) -> None:
     elmo = Elmo(release.options_file, release.weights_file, 2)
-    old = {
+    checkpoint = {
         f"scalar_mix_{n}.{name}": torch.tensor([value + n])
         for n in range(2)
         for name, value in {
@@ -269,8 +269,8 @@ def test_mixes_of_an_old_checkpoint_are_taken_over(release: Release) -> None:
         }.items()
     }  # fmt: skip
     task = torch.nn.ModuleDict({"embed": elmo})
-    missing = task.load_state_dict({f"embed.{k}": v for k, v in old.items()}, strict=False)
-    assert not missing.unexpected_keys
+    result = task.load_state_dict({f"embed.{k}": v for k, v in checkpoint.items()}, strict=False)
+    assert not result.unexpected_keys
     for n, mix in enumerate(elmo.elmo.mixes):
         assert mix.gamma.item() == 0.5 + n
         assert mix.w.tolist() == [1 + n, 2 + n, 3 + n]

@@ -1,4 +1,4 @@
-"""Batches in the form that engines take, and the layers that the plain biLM gives for them."""
+"""Test batches in the input format of engines, and the layers of the plain biLM for them."""
 
 from collections.abc import Callable
 from itertools import chain
@@ -29,16 +29,17 @@ class Case(NamedTuple):
     table: Tensor
     """Token vectors; `<S>` and `</S>` are rows 0 and 1."""
     tokens: np.ndarray
-    """Rows of the table, boundary tokens included."""
+    """The table row of each token, boundary tokens included."""
     lengths: np.ndarray
-    """Tokens of each sentence, boundary tokens included."""
+    """The number of tokens of each sentence, boundary tokens included."""
 
     def without_boundaries(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return tokens and lengths without boundary tokens."""
         sentences = np.split(self.tokens, np.cumsum(self.lengths)[:-1])
         return np.concatenate([s[1:-1] for s in sentences]), self.lengths - 2
 
     def expected(self, state: BiLMState | None = None) -> tuple[Tensor, BiLMState]:
-        """The layers (J, N, 2D) of all tokens by the plain biLM, and its state."""
+        """Return the layers (J, N, 2D) of all tokens by the plain biLM, and its state."""
         layers, after = self.bilm(*self.padded, state)
         return layers.transpose(0, 1)[:, self.padded.mask], after
 
@@ -52,15 +53,15 @@ class Case(NamedTuple):
 def make_case(
     bilm: BiLM, encode: Callable[[list[str]], Tensor], sentences: list[list[str]] = SENTENCES
 ) -> Case:
-    framed = [["<S>", *words, "</S>"] for words in sentences]
-    distinct = dict.fromkeys(chain(["<S>", "</S>"], *framed))
+    with_boundaries = [["<S>", *words, "</S>"] for words in sentences]
+    distinct = dict.fromkeys(chain(["<S>", "</S>"], *with_boundaries))
     row = {word: i for i, word in enumerate(distinct)}
     return Case(
         bilm,
         batch_sentences(sentences, encode),
         bilm.encode(encode(list(row))),
-        np.array([row[word] for words in framed for word in words], dtype=np.int64),
-        np.array([len(words) for words in framed], dtype=np.int64),
+        np.array([row[word] for words in with_boundaries for word in words], dtype=np.int64),
+        np.array([len(words) for words in with_boundaries], dtype=np.int64),
     )
 
 
@@ -73,7 +74,7 @@ def random_state(config: BiLMConfig, B: int) -> BiLMState:
 
 @pytest.fixture(params=VARIANTS)
 def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
-    """Every variant of the released weights."""
+    """A batch for each variant of the released weights."""
     release = write_release(tmp_path, VARIANTS[request.param])
     bilm, vocabulary, *_ = read_pretrained(release.weights_file)
     width = bilm.config.max_characters

@@ -1,4 +1,4 @@
-"""Oracles: the same sentences one by one; on a GPU, those on a CPU."""
+"""Oracles: the same sentences embedded one by one; for a GPU, the results of a CPU."""
 
 import random
 import time
@@ -18,38 +18,38 @@ from elmore.inference.fetch import Fetcher
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-def many_sentences(count: int) -> list[list[str]]:
-    draw = random.Random(0)
+def random_sentences(count: int) -> list[list[str]]:
+    rng = random.Random(0)
     words = [f"word{i}" for i in range(60)]
-    return [draw.choices(words, k=draw.randrange(0, 30)) for _ in range(count)]
+    return [rng.choices(words, k=rng.randrange(0, 30)) for _ in range(count)]
 
 
-def test_sentences_are_grouped_in_order() -> None:
-    sentences = many_sentences(50)
+def test_split_keeps_the_order_of_sentences() -> None:
+    sentences = random_sentences(50)
     for max_words in (1, 60, 10_000):
-        found = list(split(sentences, max_words))
-        assert [s for batch in found for s in batch.sentences()] == sentences
-        assert all(len(b.words) + 2 * len(b.lengths) < max_words + 32 for b in found)
+        groups = list(split(sentences, max_words))
+        assert [s for batch in groups for s in batch.sentences()] == sentences
+        assert all(len(b.words) + 2 * len(b.lengths) < max_words + 32 for b in groups)
     assert list(split([], 10)) == []
     assert list(split([[], ["a"]], 10)) == [Batch(["a"], [0, 1])]
 
 
 @pytest.mark.parametrize("ahead", [0, 2])
 @pytest.mark.parametrize("carry_state", [False, True])
-def test_results_come_in_order(
+def test_streamed_vectors_equal_those_of_embed(
     embedder: Embedder, ahead: int, carry_state: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sentences = many_sentences(30)
+    sentences = random_sentences(30)
     expected = embedder.embed(sentences, carry_state=carry_state)
     monkeypatch.setitem(batches._BATCHES_AHEAD, "cpu", ahead)
-    found = list(embedder.stream(sentences, carry_state=carry_state, batch_words=40))
-    assert [tokens for tokens, _ in found] == sentences
-    for (_, a), b in zip(found, expected, strict=True):
+    streamed = list(embedder.stream(sentences, carry_state=carry_state, batch_words=40))
+    assert [tokens for tokens, _ in streamed] == sentences
+    for (_, a), b in zip(streamed, expected, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
 @pytest.mark.parametrize("ahead", [0, 2])
-def test_a_stream_reads_a_few_batches_ahead_and_no_further(
+def test_a_stream_reads_only_a_few_batches_ahead(
     embedder: Embedder, ahead: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(batches._BATCHES_AHEAD, "cpu", ahead)
@@ -66,7 +66,7 @@ def test_a_stream_reads_a_few_batches_ahead_and_no_further(
     assert read <= 4 * (ahead + 1)
 
 
-def test_a_failed_copy_raises_where_vectors_are_asked_for(
+def test_a_failed_copy_raises_an_exception_in_the_caller(
     embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
@@ -80,20 +80,20 @@ def test_a_failed_copy_raises_where_vectors_are_asked_for(
 @pytest.mark.gpu
 @needs_gpu
 @pytest.mark.parametrize("layers", ["all", "top"])
-def test_a_gpu_gives_what_a_cpu_gives(layers) -> None:
+def test_vectors_of_a_gpu_equal_those_of_a_cpu(layers) -> None:
     bilm = BiLM(BiLMConfig(dim=64, cell_dim=256))
-    sentences = [*many_sentences(300), ["long"] * 2000]
+    sentences = [*random_sentences(300), ["long"] * 2000]
     expected = Embedder(bilm, device="cpu").embed(sentences, layers=layers)
     carried = Embedder(bilm, device="cpu").embed(sentences[:9], layers=layers, carry_state=True)
     for precision, bound in (("fp32", 1e-5), ("bf16", 0.05)):
         embedder = Embedder(bilm, device="cuda", precision=precision)
         for batch_words in (100, 1000, None, None, None):
-            found = embedder.embed(sentences, layers=layers, batch_words=batch_words)
-            for a, b in zip(found, expected, strict=True):
+            actual = embedder.embed(sentences, layers=layers, batch_words=batch_words)
+            for a, b in zip(actual, expected, strict=True):
                 assert a.flags.owndata
                 np.testing.assert_allclose(a, b, atol=bound)
-        found = embedder.embed(sentences[:9], layers=layers, carry_state=True)
-        for a, b in zip(found, carried, strict=True):
+        actual = embedder.embed(sentences[:9], layers=layers, carry_state=True)
+        for a, b in zip(actual, carried, strict=True):
             np.testing.assert_allclose(a, b, atol=bound)
     assert not next(bilm.parameters()).is_cuda
     assert bilm.training
@@ -101,10 +101,10 @@ def test_a_gpu_gives_what_a_cpu_gives(layers) -> None:
 
 @pytest.mark.gpu
 @needs_gpu
-def test_a_slow_caller_gets_the_same() -> None:
-    """What the device computes next must not overwrite what the caller still has."""
+def test_vectors_are_not_overwritten_if_the_caller_is_slow() -> None:
+    """The device computes the next batches while the caller still holds these vectors."""
     embedder = Embedder(BiLM(BiLMConfig.tiny()), device="cuda")
-    sentences = many_sentences(200)
+    sentences = random_sentences(200)
     expected = embedder.embed(sentences, batch_words=200)
     kept = []
     for _, vectors in embedder.stream(sentences, batch_words=200):

@@ -1,4 +1,4 @@
-"""What the CPU engine does beside being right (test_engines.py): oracles are counts by hand."""
+"""Memory use and number of products of the CPU engine. test_engines.py compares its vectors."""
 
 import copy
 import weakref
@@ -20,8 +20,8 @@ from tests.inference.conftest import Case, make_case
 
 
 @given(st.lists(st.integers(0, 12), max_size=20))
-def test_tokens_by_position(lengths: list[int]) -> None:
-    """Oracle: the k-th token of each sentence, longest sentence first, by loops."""
+def test_tokens_are_ordered_by_position_and_sentence_length(lengths: list[int]) -> None:
+    """Oracle: loops over positions and, for each position, over sentences, longest first."""
     n = np.array(lengths, dtype=np.int64)
     order = np.argsort(-n, kind="stable")
     steps = _steps(n)
@@ -38,9 +38,12 @@ def test_tokens_by_position(lengths: list[int]) -> None:
 
 
 @needs_onednn
-def test_a_matrix_is_freed_when_it_is_packed(bilm: BiLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Oracle: weak references to the plain matrices, counted whenever one more is packed."""
-    plain = [weakref.ref(p) for p in bilm.parameters() if p.dim() > 1]
+def test_plain_matrices_are_freed_while_the_model_is_packed(
+    bilm: BiLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: weak references to the plain matrices, counted after each matrix is packed."""
+    owned = copy.deepcopy(bilm)
+    plain = [weakref.ref(p) for p in owned.parameters() if p.dim() > 1]
     alive = []
     init = PackedLinear.__init__
 
@@ -49,44 +52,44 @@ def test_a_matrix_is_freed_when_it_is_packed(bilm: BiLM, monkeypatch: pytest.Mon
         alive.append(sum(ref() is not None for ref in plain))
 
     monkeypatch.setattr(PackedLinear, "__init__", pack_and_count)
-    engine = CpuEngine(copy.deepcopy(bilm))  # of whose matrices nobody else knows
-    alive.clear()
-    owned = copy.deepcopy(bilm)
-    plain[:] = [weakref.ref(p) for p in owned.parameters() if p.dim() > 1]
     engine = CpuEngine(owned)
     matrices = len(plain) - 1  # the character table is not packed
-    in_work = 3  # those of the LSTM, or the layer, that is being packed
+    in_progress = 3  # matrices of the LSTM that is being packed
     assert len(alive) == matrices
-    assert all(left <= matrices - i + in_work for i, left in enumerate(alive))
+    assert all(count <= matrices - i + in_progress for i, count in enumerate(alive))
     assert sum(ref() is not None for ref in plain) == 1
     del engine
 
 
 @needs_onednn
 @torch.no_grad()
-def test_a_repeated_word_is_multiplied_once(bilm: BiLM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_layer_multiplies_each_distinct_word_once(
+    bilm: BiLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sentences = [["a", "rose", "is", "a", "rose"], ["is", "it"], ["a"]]
     case = make_case(bilm, encode_words, sentences)
     engine = CpuEngine(copy.deepcopy(bilm))
     start = engine.start_state(case.table[:2])
     expected = case.words_of(case.expected()[0])
     row = 4 * bilm.config.cell_dim * 4  # bytes
-    for most, products in ((9, [4]), (3, [2, 3, 2]), (1, [2, 2, 1, 1, 1])):
+    for max_rows, products in ((9, [4]), (3, [2, 3, 2]), (1, [2, 2, 1, 1, 1])):
         rows: list[int] = []
-        monkeypatch.setattr(cpu, "_GATE_BYTES", most * row)
+        monkeypatch.setattr(cpu, "_GATE_BYTES", max_rows * row)
         hook = engine._forward[0]._input.register_forward_hook(
             lambda _, args, __, rows=rows: rows.append(len(args[0]))
         )
         layers = engine.run(case.table, *case.without_boundaries(), start)
         hook.remove()
         torch.testing.assert_close(layers, expected, rtol=0, atol=2e-6)
-        # Steps: a is a; rose it; is; a; rose.
+        # Words of each step: a is a; rose it; is; a; rose.
         assert rows == products
 
 
 @needs_onednn
 @torch.no_grad()
-def test_gates_in_parts_give_the_same(tiny: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_do_not_depend_on_the_memory_for_gates(
+    tiny: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = CpuEngine(copy.deepcopy(tiny.bilm))
     whole, _ = engine.run_with_state(tiny.table, tiny.tokens, tiny.lengths)
     row = 4 * tiny.bilm.config.cell_dim * 4  # bytes
@@ -98,7 +101,7 @@ def test_gates_in_parts_give_the_same(tiny: Case, monkeypatch: pytest.MonkeyPatc
 
 @needs_int8
 def test_int8_uses_seven_bits_without_vnni(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Oracle: the product in float32. Large weights and inputs saturate 16-bit sums of 8 bits."""
+    """Oracle: the product in float32. Large int8 values overflow the 16-bit sums of older CPUs."""
     weight, x = torch.full((4, 64), 1.0), torch.full((3, 64), 1.0)
     x[0] = -1.0
     for vnni in (True, False):

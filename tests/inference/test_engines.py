@@ -26,9 +26,9 @@ needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Tri
 
 
 def cuda_engine(bilm: BiLM) -> Engine:
-    """The CUDA engine on a GPU; without one, its code in Triton's interpreter, uncaptured."""
+    """Return a CUDA engine; without a GPU, run its kernels in Triton's interpreter."""
     if not bilm.config.project_cells:
-        pytest.skip("the CUDA engine is for LSTMs with a projection")
+        pytest.skip("the CUDA engine needs LSTMs with a projection")
     from elmore.inference.cuda import CudaEngine
 
     engine = CudaEngine(bilm.to(DEVICE))
@@ -46,24 +46,24 @@ ENGINES = [
 NewEngine = Callable[[BiLM], Engine]
 
 
-def assert_as_exact(found: torch.Tensor, case: Case, *, words: bool = False) -> None:
-    """Up to three times as far from float64 as the plain float32 biLM is."""
+def assert_as_exact_as_plain(layers: torch.Tensor, case: Case, *, words: bool = False) -> None:
+    """Assert that the error is at most three times that of the plain biLM in float32."""
     plain, _ = case.expected()
     double = copy.deepcopy(case.bilm).double()
     exact, _ = case._replace(bilm=double).expected()
     rounding = float((plain - exact).abs().max())
     exact = case.words_of(exact) if words else exact
-    torch.testing.assert_close(found.cpu().double(), exact, rtol=0, atol=3 * rounding + 1e-6)
+    torch.testing.assert_close(layers.cpu().double(), exact, rtol=0, atol=3 * rounding + 1e-6)
 
 
 @pytest.mark.parametrize("new", ENGINES)
 @torch.no_grad()
-def test_layers_and_state_of_all_tokens(new: NewEngine, case: Case) -> None:
+def test_layers_and_state_equal_those_of_the_bilm(new: NewEngine, case: Case) -> None:
     _, expected = case.expected()
     engine = new(copy.deepcopy(case.bilm))
     table = case.table.to(engine.device)
     layers, state = engine.run_with_state(table, case.tokens, case.lengths)
-    assert_as_exact(layers, case)
+    assert_as_exact_as_plain(layers, case)
     for a, b in zip(state, expected, strict=True):
         torch.testing.assert_close(a.cell.cpu(), b.cell, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(a.output.cpu(), b.output, rtol=1e-5, atol=1e-5)
@@ -76,13 +76,13 @@ def test_words_start_from_the_state_after_the_boundary_token(new: NewEngine, cas
     table = case.table.to(engine.device)
     start = engine.start_state(table[:2])
     words, lengths = case.without_boundaries()
-    assert_as_exact(engine.run(table, words, lengths, start), case, words=True)
+    assert_as_exact_as_plain(engine.run(table, words, lengths, start), case, words=True)
 
 
 @pytest.mark.parametrize("new", ENGINES)
 @torch.no_grad()
-def test_state_is_a_value(new: NewEngine, tiny: Case) -> None:
-    """From a given state, which is not changed, for some sentences that have no token."""
+def test_a_given_state_is_used_and_not_changed(new: NewEngine, tiny: Case) -> None:
+    """Also for sentences without tokens, whose state stays the same."""
     engine = new(copy.deepcopy(tiny.bilm))
     state = random_state(tiny.bilm.config, len(tiny.lengths))
     given = [type(s)(*(x.to(engine.device) for x in s)) for s in state]
@@ -105,7 +105,7 @@ def test_state_is_a_value(new: NewEngine, tiny: Case) -> None:
 
 @pytest.mark.parametrize("new", ENGINES)
 @torch.no_grad()
-def test_no_sentences_and_no_words(new: NewEngine, tiny: Case) -> None:
+def test_batches_without_sentences_or_words(new: NewEngine, tiny: Case) -> None:
     engine = new(copy.deepcopy(tiny.bilm))
     table = tiny.table.to(engine.device)
     start = engine.start_state(table[:2])
@@ -116,7 +116,7 @@ def test_no_sentences_and_no_words(new: NewEngine, tiny: Case) -> None:
 
 @pytest.mark.parametrize("new", ENGINES)
 @torch.no_grad()
-def test_words_are_encoded_as_by_the_bilm(new: NewEngine, tiny: Case) -> None:
+def test_token_vectors_equal_those_of_the_bilm(new: NewEngine, tiny: Case) -> None:
     ids = encode_words(["the", "river", "", "x" * 60, "강"])
     expected = tiny.bilm.encode(ids)
     engine = new(copy.deepcopy(tiny.bilm))
@@ -124,28 +124,29 @@ def test_words_are_encoded_as_by_the_bilm(new: NewEngine, tiny: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "int8", "least"),
+    ("dtype", "int8", "lowest"),
     [
         pytest.param(torch.bfloat16, False, 0.999, marks=needs_onednn_bf16),
         pytest.param(torch.float32, True, 0.995, marks=needs_int8),
     ],
 )
 @torch.no_grad()
-def test_lower_precision_stays_close(dtype: torch.dtype, int8: bool, least: float) -> None:
+def test_lower_precision_is_close_to_float32(dtype: torch.dtype, int8: bool, lowest: float) -> None:
     bilm = BiLM(BiLMConfig(dim=64, cell_dim=256)).eval()
     for parameter in bilm.parameters():
-        parameter *= 1.5  # away from the small initial weights
+        parameter *= 1.5  # larger than the initial weights
     case = make_case(bilm, encode_words)
     expected, _ = case.expected()
     engine = CpuEngine(copy.deepcopy(bilm).to(dtype), int8=int8)
     layers, _ = engine.run_with_state(case.table.to(engine.dtype), case.tokens, case.lengths)
     cosine = torch.cosine_similarity(layers.float(), expected, dim=-1)
-    assert cosine.min() >= least
+    assert cosine.min() >= lowest
     assert cosine.mean() >= 0.999
 
 
-def test_the_engine_for_a_model(bilm: BiLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Packing pays for large matrices in the dtypes that oneDNN has."""
+def test_new_engine_packs_only_large_models_in_supported_dtypes(
+    bilm: BiLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert isinstance(new_engine(copy.deepcopy(bilm)), ReferenceEngine)
     monkeypatch.setattr(cpu, "_SMALLEST", 1)
     packed = isinstance(new_engine(copy.deepcopy(bilm)), CpuEngine)
@@ -157,7 +158,7 @@ def test_the_engine_for_a_model(bilm: BiLM, monkeypatch: pytest.MonkeyPatch) -> 
         new_engine(copy.deepcopy(bilm), int8=True)
 
 
-def test_gpu_engines_refuse_forked_processes(tiny: Case) -> None:
+def test_gpu_engines_cannot_be_used_in_forked_processes(tiny: Case) -> None:
     engine = ReferenceEngine(tiny.bilm)
     engine._pid += 1
     engine.check_process()  # a CPU engine may be used after a fork

@@ -14,11 +14,13 @@ DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("lengths", [[0], [1], [400, 0, 599]])
 @pytest.mark.parametrize("layers", [(), (3,)])
-def test_one_array_per_sentence(
+def test_each_sentence_gets_the_array_of_its_words(
     device: str, dtype: torch.dtype, lengths: list[int], layers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch, "_SMALLEST_LOAN", 100)
-    monkeypatch.setattr(fetch, "_LARGEST_LOAN", 10_000)  # some lent, some copied, some too large
+    monkeypatch.setattr(
+        fetch, "_LARGEST_LOAN", 10_000
+    )  # sizes that are lent, copied, and too large to lend
     tensors = [torch.randn(*layers, sum(lengths), 3, dtype=dtype) for _ in range(5)]
     with Fetcher() as fetcher:
         started = [fetcher.start(x.to(device), lengths) for x in tensors]
@@ -35,12 +37,12 @@ def test_arrays_from_a_cpu_own_their_memory() -> None:
             assert array.flags.c_contiguous
 
 
-def test_all_layers_of_a_sentence_come_together() -> None:
+def test_by_sentence_groups_the_layers_of_each_sentence() -> None:
     layers = torch.tensor([[[1], [2], [3]], [[10], [20], [30]]])
     assert by_sentence(layers, [2, 0, 1]).flatten().tolist() == [1, 2, 10, 20, 3, 30]
 
 
-def test_memory_is_lent_until_the_last_view_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_lent_until_its_last_view_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "_SMALLEST_LOAN", 8)
     monkeypatch.setattr(fetch, "_LARGEST_LOAN", 32)
 

@@ -1,4 +1,4 @@
-"""Oracles: a place-by-place reading of the rows; the shortest row, searched for in all."""
+"""Oracles: rows read position by position; the shortest row, by a linear search."""
 
 import numpy as np
 import pytest
@@ -11,16 +11,16 @@ from elmore.inference.layout import Layout, align, pack
 lengths_of_sentences = st.lists(st.integers(0, 40), min_size=1, max_size=60)
 
 
-def laid_out(how, lengths: list[int]) -> tuple[Layout, list[list[int]]]:
+def make_layout(lay_out, lengths: list[int]) -> tuple[Layout, list[list[int]]]:
     tokens = np.arange(1, sum(lengths) + 1)
     sentences = [part.tolist() for part in np.split(tokens, np.cumsum(lengths)[:-1])]
-    return how(tokens, np.array(lengths, dtype=np.int64)), sentences
+    return lay_out(tokens, np.array(lengths, dtype=np.int64)), sentences
 
 
-@pytest.mark.parametrize("how", [pack, align])
+@pytest.mark.parametrize("lay_out", [pack, align])
 @given(lengths=lengths_of_sentences)
-def test_each_direction_reads_every_sentence_from_its_start(how, lengths: list[int]) -> None:
-    layout, sentences = laid_out(how, lengths)
+def test_each_direction_contains_every_sentence_in_its_order(lay_out, lengths: list[int]) -> None:
+    layout, sentences = make_layout(lay_out, lengths)
     for d in range(2):
         expected = {tuple(s[::-1] if d else s) for s in sentences if s}
         read = set()
@@ -38,18 +38,18 @@ def test_each_direction_reads_every_sentence_from_its_start(how, lengths: list[i
         assert read - {()} == expected
 
 
-@pytest.mark.parametrize("how", [pack, align])
+@pytest.mark.parametrize("lay_out", [pack, align])
 @given(lengths=lengths_of_sentences)
-def test_tokens_are_at_their_places(how, lengths: list[int]) -> None:
-    layout, _ = laid_out(how, lengths)
+def test_each_token_is_at_its_row_and_position(lay_out, lengths: list[int]) -> None:
+    layout, _ = make_layout(lay_out, lengths)
     for d in range(2):
-        found = layout.tokens[layout.place[d], d, layout.row]
-        np.testing.assert_array_equal(found, np.arange(1, sum(lengths) + 1))
+        tokens = layout.tokens[layout.place[d], d, layout.row]
+        np.testing.assert_array_equal(tokens, np.arange(1, sum(lengths) + 1))
 
 
 @given(lengths_of_sentences)
-def test_aligned_sentences_end_at_the_last_place_of_their_row(lengths: list[int]) -> None:
-    layout, sentences = laid_out(align, lengths)
+def test_aligned_sentences_end_at_the_last_position(lengths: list[int]) -> None:
+    layout, sentences = make_layout(align, lengths)
     for row, sentence in enumerate(sentences):
         if sentence:
             assert layout.tokens[-1, 0, row] == sentence[-1]
@@ -57,7 +57,9 @@ def test_aligned_sentences_end_at_the_last_place_of_their_row(lengths: list[int]
 
 
 @given(st.lists(st.integers(1, 40), max_size=60), st.integers(1, 16))
-def test_the_longest_sentence_left_goes_to_the_shortest_row(sizes: list[int], B: int) -> None:
+def test_the_longest_remaining_sentence_is_added_to_the_shortest_row(
+    sizes: list[int], B: int
+) -> None:
     lengths = [0] * B
     expected = {}
     for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
@@ -69,9 +71,9 @@ def test_the_longest_sentence_left_goes_to_the_shortest_row(sizes: list[int], B:
     assert longest == max([*lengths, 0])
 
 
-def test_few_places_are_empty() -> None:
-    draw = np.random.default_rng(0)
-    lengths = np.maximum(3, draw.normal(26, 10, 2000).astype(int))
+def test_at_most_a_tenth_of_the_positions_is_padding() -> None:
+    rng = np.random.default_rng(0)
+    lengths = np.maximum(3, rng.normal(26, 10, 2000).astype(int))
     layout = pack(np.arange(lengths.sum()), lengths)
     T, _, B = layout.tokens.shape
     assert B == layout_module._MAX_ROWS
@@ -79,7 +81,7 @@ def test_few_places_are_empty() -> None:
     assert T % layout_module._MULTIPLE == 0
 
 
-def test_a_very_long_sentence_makes_rows_few() -> None:
+def test_a_very_long_sentence_adds_little_padding() -> None:
     lengths = np.array([100_000] + [20] * 1000)
     layout = pack(np.arange(lengths.sum()), lengths)
     assert layout.tokens.size < 2 * 2 * lengths.sum()

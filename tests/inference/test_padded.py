@@ -13,14 +13,14 @@ from tests.inference.conftest import Case, random_state
 
 
 @torch.no_grad()
-def test_layers_and_state_of_a_padded_batch(case: Case) -> None:
+def test_layers_and_state_equal_those_of_the_bilm(case: Case) -> None:
     runner = PaddedRunner(new_engine(copy.deepcopy(case.bilm)))
     state = None
     for _ in range(2):
-        expected, found = case.bilm(*case.padded, state), runner(*case.padded, state)
-        torch.testing.assert_close(found.layers, expected.layers, rtol=1e-5, atol=5e-6)
-        assert not found.layers.transpose(1, 2)[~case.padded.mask].any()
-        for a, b in zip(found.state, expected.state, strict=True):
+        expected, actual = case.bilm(*case.padded, state), runner(*case.padded, state)
+        torch.testing.assert_close(actual.layers, expected.layers, rtol=1e-5, atol=5e-6)
+        assert not actual.layers.transpose(1, 2)[~case.padded.mask].any()
+        for a, b in zip(actual.state, expected.state, strict=True):
             torch.testing.assert_close(a.cell, b.cell, rtol=1e-5, atol=1e-5)
         state = random_state(case.bilm.config, len(case.lengths))
 
@@ -37,13 +37,13 @@ def test_rows_without_tokens_keep_their_state(tiny: Case) -> None:
     assert all(torch.equal(a.cell[1], b.cell[1]) for a, b in zip(after, state, strict=True))
 
 
-def test_no_sentences(tiny: Case) -> None:
+def test_a_batch_without_sentences(tiny: Case) -> None:
     runner = PaddedRunner(new_engine(copy.deepcopy(tiny.bilm)))
     assert runner(*encode_sentences([])).layers.shape == (0, 3, 2, 32)
 
 
-def test_results_can_be_used_in_a_graph(tiny: Case) -> None:
-    """Whatever mode the caller is in when the cache is filled."""
+def test_layers_can_be_used_in_autograd(tiny: Case) -> None:
+    """Also if the word cache was filled in inference mode, or under autocast."""
     runner = PaddedRunner(new_engine(copy.deepcopy(tiny.bilm)))
     with torch.inference_mode():
         runner(*tiny.padded)
@@ -55,7 +55,7 @@ def test_results_can_be_used_in_a_graph(tiny: Case) -> None:
     assert scale.grad == pytest.approx(layers.sum().item(), rel=1e-4)
 
 
-def test_ids_of_another_width_are_refused(tiny: Case) -> None:
+def test_ids_of_another_width_are_rejected(tiny: Case) -> None:
     runner = PaddedRunner(new_engine(copy.deepcopy(tiny.bilm)))
     with pytest.raises(InputError, match="reads 50 characters per word"):
         runner(*encode_sentences([["a"]], width=30))

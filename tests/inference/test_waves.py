@@ -1,4 +1,4 @@
-"""Oracle: the plain LSTMs, sentence by sentence, layer by layer and direction by direction."""
+"""Oracle: the plain LSTMs, one layer, direction and token at a time."""
 
 import pytest
 import torch
@@ -12,19 +12,19 @@ from tests.gpu import DEVICE, needs_kernels
 pytestmark = needs_kernels
 
 
-def some_bilm(**changes: object) -> BiLM:
+def make_bilm(**changes: object) -> BiLM:
     sizes = {"dim": 24, "cell_dim": 96, "cell_clip": 0.5, "projection_clip": 0.4}
     bilm = BiLM(BiLMConfig(**{**sizes, **changes})).to(DEVICE).eval()
     for lstm in (*bilm.forward_lstms, *bilm.backward_lstms):
         for linear in (lstm.input, lstm.recurrent, lstm.project):
-            linear.weight.data.mul_(4)  # so that the bounds are reached
+            linear.weight.data.mul_(4)  # so that values are clipped
     return bilm
 
 
-def by_lstms(
+def run_lstms(
     bilm: BiLM, x: Tensor, starts: Tensor, output: Tensor, cell: Tensor
 ) -> tuple[list[Tensor], Tensor, Tensor]:
-    """Run token by token, with the start state put in where a sentence starts."""
+    """Run the LSTMs token by token, and set the start state where a sentence starts."""
     T, L = len(x), bilm.config.num_layers
     outputs = [torch.empty_like(x) for _ in range(L)]
     end_output, end_cell = torch.empty_like(output), torch.empty_like(cell)
@@ -34,8 +34,11 @@ def by_lstms(
             lane = 2 * j + d
             h, c = torch.zeros_like(output[lane]), torch.zeros_like(cell[lane])
             for t in range(T):
-                fresh = starts[t, d, :, None]
-                h, c = torch.where(fresh, output[lane], h), torch.where(fresh, cell[lane], c)
+                starts_here = starts[t, d, :, None]
+                h, c = (
+                    torch.where(starts_here, output[lane], h),
+                    torch.where(starts_here, cell[lane], c),
+                )
                 before = LSTMState(h, c.to(h.dtype))
                 new, (h, c) = lstm(y[t, :, None], state=before)
                 residual = bilm.config.residual and j > 0
@@ -45,7 +48,11 @@ def by_lstms(
     return outputs, end_output, end_cell
 
 
-def both(bilm: BiLM, *, T: int = 6, B: int = 5, shared: bool = False) -> tuple[list, list]:
+def run_both(bilm: BiLM, *, T: int = 6, B: int = 5, shared: bool = False) -> tuple[list, list]:
+    """Return outputs and final states by waves and by the LSTMs, from random inputs.
+
+    With `shared`, all sentences have the same start state.
+    """
     from elmore.inference.waves import Waves
 
     D, H, lanes = bilm.config.dim, bilm.config.cell_dim, 2 * bilm.config.num_layers
@@ -57,11 +64,11 @@ def both(bilm: BiLM, *, T: int = 6, B: int = 5, shared: bool = False) -> tuple[l
     output = (0.3 * torch.randn(lanes, rows, D)).to(DEVICE, dtype)
     cell = (0.3 * torch.randn(lanes, rows, H)).to(DEVICE)
     pairs = list(zip(bilm.forward_lstms, bilm.backward_lstms, strict=True))
-    found = Waves(pairs, residual=bilm.config.residual)(x, starts, output, cell)
-    outputs, *end = by_lstms(
+    actual = Waves(pairs, residual=bilm.config.residual)(x, starts, output, cell)
+    outputs, *end = run_lstms(
         bilm, x, starts, output.expand(-1, B, -1).clone(), cell.expand(-1, B, -1).clone()
     )
-    return found, [*outputs, *end]
+    return actual, [*outputs, *end]
 
 
 @pytest.mark.parametrize(
@@ -78,22 +85,22 @@ def both(bilm: BiLM, *, T: int = 6, B: int = 5, shared: bool = False) -> tuple[l
 )
 @pytest.mark.parametrize("shared", [False, True])
 @torch.no_grad()
-def test_waves_give_what_lstms_give(changes: dict[str, object], shared: bool) -> None:
-    for a, b in zip(*both(some_bilm(**changes), shared=shared), strict=True):
-        # Weights times four, and no bound in one case: the order of a sum shows in the fifth digit.
+def test_waves_equal_lstms(changes: dict[str, object], shared: bool) -> None:
+    for a, b in zip(*run_both(make_bilm(**changes), shared=shared), strict=True):
+        # Large weights, in one case without clipping, amplify rounding errors.
         torch.testing.assert_close(a, b, rtol=1e-4, atol=5e-5)
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="the interpreter's bfloat16 differs from a GPU's")
 @torch.no_grad()
-def test_bfloat16_is_as_close_as_the_reference() -> None:
-    bilm = some_bilm(dim=64, cell_dim=256, cell_clip=3.0, projection_clip=3.0)
+def test_bfloat16_is_as_exact_as_in_lstms() -> None:
+    bilm = make_bilm(dim=64, cell_dim=256, cell_clip=3.0, projection_clip=3.0)
     torch.manual_seed(1)
-    _, exact = both(bilm, T=20, B=40)
+    _, exact = run_both(bilm, T=20, B=40)
     torch.manual_seed(1)
-    found, expected = both(bilm.bfloat16(), T=20, B=40)
-    ours, theirs = (
-        sum(float((x.float() - y.float()).norm()) for x, y in zip(some[:2], exact, strict=False))
-        for some in (found, expected)
+    waves, lstms = run_both(bilm.bfloat16(), T=20, B=40)
+    waves_error, lstms_error = (
+        sum(float((x.float() - y.float()).norm()) for x, y in zip(layers[:2], exact, strict=False))
+        for layers in (waves, lstms)
     )
-    assert ours < 1.1 * theirs
+    assert waves_error < 1.1 * lstms_error

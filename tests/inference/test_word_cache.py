@@ -1,4 +1,4 @@
-"""Oracle: each word encoded alone."""
+"""Oracle: each word encoded separately."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,7 +14,7 @@ from elmore.inference.word_cache import WordCache
 from elmore.text.characters import encode_words
 
 
-def assert_rows_of(words: list[str], cache: WordCache[str], bilm: BiLM) -> None:
+def assert_vectors_of(words: list[str], cache: WordCache[str], bilm: BiLM) -> None:
     table, rows = cache.look_up(words)
     expected = [bilm.encode(encode_words([word]))[0] for word in words]
     assert len(rows) == len(expected)
@@ -26,13 +26,13 @@ def assert_rows_of(words: list[str], cache: WordCache[str], bilm: BiLM) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @torch.no_grad()
 def test_a_row_holds_the_vector_of_its_word(bilm: BiLM, calls: list[list[str]], size: int) -> None:
-    """Also when the table is full, and when a call alone has more words than a table."""
+    """Also if the table is full, and if one call has more words than the table has rows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(word_cache._TABLE_ROWS, "cpu", size)
         patch.setattr(reference, "_ENCODED_AT_ONCE", 5)
         cache = WordCache(ReferenceEngine(bilm), encode_words)
         for words in calls:
-            assert_rows_of(words, cache, bilm)
+            assert_vectors_of(words, cache, bilm)
 
 
 @torch.no_grad()
@@ -48,7 +48,7 @@ def test_rows_stay_valid_when_the_table_is_replaced(
 
 
 @torch.no_grad()
-def test_a_table_is_no_larger_than_it_should_be(
+def test_a_table_grows_only_for_calls_with_too_many_words(
     bilm: BiLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(word_cache._TABLE_ROWS, "cpu", 10)
@@ -64,13 +64,13 @@ def test_a_word_is_not_cached_if_encoding_it_fails(bilm: BiLM) -> None:
         patch.setattr(ReferenceEngine, "encode", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             cache.look_up(["bank"])
-    assert_rows_of(["bank"], cache, bilm)
+    assert_vectors_of(["bank"], cache, bilm)
 
 
 @torch.no_grad()
-def test_threads_share_a_cache(bilm: BiLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(word_cache._TABLE_ROWS, "cpu", 10)  # replaced all the time
+def test_threads_can_share_a_cache(bilm: BiLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(word_cache._TABLE_ROWS, "cpu", 10)  # so that it is replaced often
     cache = WordCache(ReferenceEngine(bilm), encode_words)
     calls = [[f"word{n * k % 37}" for n in range(20)] for k in range(40)]
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda words: assert_rows_of(words, cache, bilm), calls))
+        list(threads.map(lambda words: assert_vectors_of(words, cache, bilm), calls))

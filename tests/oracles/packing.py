@@ -1,4 +1,4 @@
-"""bilm-tf's packing in plain Python lists, from the description of what it does."""
+"""The batching of bilm-tf in plain Python: rows of the batch filled with sentences end to end."""
 
 from collections.abc import Iterable
 
@@ -6,23 +6,23 @@ from collections.abc import Iterable
 def pack(
     sentences: Iterable[list[str]], rows: int, steps: int, *, backward: bool
 ) -> list[tuple[list[list[str]], list[list[str]]]]:
-    """Return all full windows as (read, predicted), each a list of rows of words."""
-    supply = iter(sentences)
+    """Return all full windows as (inputs, targets), each a list of rows of words."""
+    remaining = iter(sentences)
     current: list[list[str]] = [[] for _ in range(rows)]
     windows = []
     while True:
-        read: list[list[str]] = [[] for _ in range(rows)]
-        predicted: list[list[str]] = [[] for _ in range(rows)]
+        inputs: list[list[str]] = [[] for _ in range(rows)]
+        targets: list[list[str]] = [[] for _ in range(rows)]
         for row in range(rows):
-            while len(read[row]) < steps:
-                if len(current[row]) <= 1:  # the last word of a sentence is never read
-                    words = next(supply, None)
+            while len(inputs[row]) < steps:
+                if len(current[row]) <= 1:  # the last token is only a target, never an input
+                    words = next(remaining, None)
                     if words is None:
                         return windows
-                    framed = ["<S>", *words, "</S>"]
-                    current[row] = framed[::-1] if backward else framed
-                count = min(len(current[row]) - 1, steps - len(read[row]))
-                read[row] += current[row][:count]
-                predicted[row] += current[row][1 : count + 1]
+                    tokens = ["<S>", *words, "</S>"]
+                    current[row] = tokens[::-1] if backward else tokens
+                count = min(len(current[row]) - 1, steps - len(inputs[row]))
+                inputs[row] += current[row][:count]
+                targets[row] += current[row][1 : count + 1]
                 current[row] = current[row][count:]
-        windows.append((read, predicted))
+        windows.append((inputs, targets))

@@ -1,7 +1,7 @@
-"""A biLM in plain numpy, over the released files' own names and layouts.
+"""A biLM in plain numpy, with the parameter names and layouts of the released files.
 
-Written from the specification of the released programs, one word and one sentence at a time. It
-shares no code with elmore: not the character ids, not the gate order, not the batching.
+It follows the released programs and computes one sentence at a time, without batching. It shares
+no code with elmore, not even the character ids or the order of the gates.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def raw_ids(word: str, width: int) -> list[int]:
-    """Ids without the +1 of the padding: bytes 0 to 255, markers 256 to 260."""
+    """Return character ids: bytes 0 to 255, markers 256 to 260. elmore adds 1, for padding."""
     if word == "<S>":
         inside = [256]
     elif word == "</S>":
@@ -39,8 +39,8 @@ def token_vector(word: str, weights: Weights, options: dict[str, Any]) -> np.nda
             np.einsum("we,wen->n", chars[t : t + size], kernel) + bias
             for t in range(width - size + 1)
         ]
-        best = np.max(windows, axis=0)
-        pooled.append(np.tanh(best) if cnn["activation"] == "tanh" else np.maximum(best, 0))
+        maximum = np.max(windows, axis=0)
+        pooled.append(np.tanh(maximum) if cnn["activation"] == "tanh" else np.maximum(maximum, 0))
     x = np.concatenate(pooled)
     for n in range(cnn.get("n_highway") or 0):
         high = f"CNN_high_{n}"
@@ -78,31 +78,31 @@ def embed(
     state: State | None = None,
     vocabulary: list[str] | None = None,
 ) -> tuple[np.ndarray, State]:
-    """Return all layers of one sentence, boundaries included, and the state it leaves."""
+    """Return all layers of one sentence with boundary tokens, and the state after it."""
     lstm = options["lstm"]
     layers, dim, cells = lstm.get("n_layers", 1), lstm["projection_dim"], lstm["dim"]
-    framed = ["<S>", *words, "</S>"]
+    with_boundaries = ["<S>", *words, "</S>"]
     if vocabulary is None:
-        tokens = [token_vector(word, weights, options) for word in framed]
+        tokens = [token_vector(word, weights, options) for word in with_boundaries]
     else:
         unknown = vocabulary.index("<UNK>")
-        rows = [vocabulary.index(w) if w in vocabulary else unknown for w in framed]
+        rows = [vocabulary.index(w) if w in vocabulary else unknown for w in with_boundaries]
         tokens = [weights["embedding"][row] for row in rows]
     before = state or [(np.zeros(dim), np.zeros(cells)) for _ in range(2 * layers)]
     after: State = []
     directions = []
     for d in range(2):
         xs = tokens if d == 0 else tokens[::-1]
-        found = []
+        layer_outputs = []
         for n in range(layers):
             cell = cell_weights(weights, d, n)
             outputs, last = run_lstm(xs, cell, lstm, before[d * layers + n])
             after.append(last)
             if n > 0 and lstm.get("use_skip_connections"):
                 outputs = [y + x for y, x in zip(outputs, xs, strict=True)]
-            found.append(outputs if d == 0 else outputs[::-1])
+            layer_outputs.append(outputs if d == 0 else outputs[::-1])
             xs = outputs
-        directions.append(found)
+        directions.append(layer_outputs)
     result = [[np.concatenate([x, x]) for x in tokens]]
     for ahead, behind in zip(*directions, strict=True):
         result.append([np.concatenate(pair) for pair in zip(ahead, behind, strict=True)])
@@ -110,9 +110,9 @@ def embed(
 
 
 def cell_weights(weights: Weights, direction: int, layer: int) -> Weights:
-    several = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
-    one = f"RNN_{direction}/RNN/LSTMCell"
-    prefix = several if f"{several}/W_0" in weights else one
+    stacked = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
+    single = f"RNN_{direction}/RNN/LSTMCell"
+    prefix = stacked if f"{stacked}/W_0" in weights else single
     return {
         name: weights[f"{prefix}/{name}"]
         for name in ("W_0", "B", "W_P_0")

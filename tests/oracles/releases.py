@@ -1,6 +1,6 @@
-"""Released files with random weights, in every variant that has been seen in the wild.
+"""Files in the format of released ELMo models, with random weights, in all known variants.
 
-Needs numpy and h5py only, so that the released programs can read the same weights in environments
+This needs only numpy and h5py, so that the released programs can use it in Python environments
 that elmore does not support.
 """
 
@@ -17,7 +17,7 @@ VOCABULARY = ["<S>", "</S>", "<UNK>", "the", "bank", "of", "river", ".", "rates"
 
 
 class Release(NamedTuple):
-    """Files on disk, and what is in them."""
+    """Paths of a release, and its content."""
 
     weights_file: Path
     options_file: Path
@@ -27,7 +27,7 @@ class Release(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """How a release differs from the usual one."""
+    """The options of a release. The defaults are the most common ones."""
 
     layers: int = 2
     dim: int = 6
@@ -48,7 +48,7 @@ class Variant(NamedTuple):
 
 
 def drop(*path: str) -> Callable[[dict[str, Any]], Any]:
-    """Return an edit that removes one key from the options."""
+    """Return a function that removes one key from the options."""
 
     def edit(options: dict[str, Any]) -> None:
         for key in path[:-1]:
@@ -91,12 +91,12 @@ VARIANTS = {
 
 
 def write_release(folder: Path, variant: Variant, *, seed: int = 0) -> Release:
-    """Draw weights and write weights.hdf5, options.json and, for word input, vocab.txt."""
-    # The distributions of numpy's Generator may change with its version; the bits of PCG64 do not.
+    """Write random weights.hdf5, options.json and, for word input, vocab.txt."""
+    # Random numbers from PCG64 bits, because numpy's distributions may differ between versions.
     bits = np.random.PCG64(seed)
 
     def draw(*shape: int, fan_in: int | None = None) -> np.ndarray:
-        """Draw from a uniform distribution that keeps a product with `fan_in` inputs near 1."""
+        """Draw uniformly, scaled so that a product with `fan_in` inputs is of order 1."""
         unit = (bits.random_raw(math.prod(shape)) >> np.uint64(11)) * 2.0**-53  # [0, 1)
         bound = 2 / math.sqrt(fan_in) if fan_in else 0.7
         return ((2 * unit - 1) * bound).astype(np.float32).reshape(shape)

@@ -1,4 +1,4 @@
-"""One training step of bilm-tf in plain numpy: losses and Adagrad, from the specification."""
+"""Losses and Adagrad as in bilm-tf, in plain numpy."""
 
 import numpy as np
 
@@ -6,25 +6,25 @@ Params = dict[str, np.ndarray]
 
 
 def probability(word: int, V: int) -> float:
-    """Of one log-uniform draw."""
+    """Return the probability of a word in one log-uniform draw."""
     return np.log((word + 2) / (word + 1)) / np.log(V + 1)
 
 
 def expected_count(word: int, V: int, tries: int) -> float:
-    """How probable a word is to be among the different words that `tries` draws gave."""
+    """Return the probability that a word occurs at least once in `tries` draws."""
     return 1 - (1 - probability(word, V)) ** tries
 
 
 def sampled_nll(
     h: np.ndarray, target: int, weight: np.ndarray, bias: np.ndarray, sampled: list[int], tries: int
 ) -> float:
-    """-log p(target) of one position among the target and the sampled words."""
+    """Return -log p(target) of one position, normalized over the target and the sampled words."""
     V = len(bias)
 
     def logit(word: int) -> float:
         return h @ weight[word] + bias[word] - np.log(expected_count(word, V, tries))
 
-    # Accidental hits: a sampled word that is the target is left out.
+    # Accidental hits: a sampled word that equals the target is not a negative.
     logits = [logit(target)] + [logit(word) for word in sampled if word != target]
     return float(np.log(np.sum(np.exp(logits))) - logits[0])
 
@@ -37,7 +37,7 @@ def full_nll(h: np.ndarray, target: int, weight: np.ndarray, bias: np.ndarray) -
 def adagrad(
     params: Params, gradients: list[Params], *, lr: float, clip: float, accumulator: float
 ) -> Params:
-    """Apply one gradient after the other, each scaled to a global norm of at most `clip`."""
+    """Apply the gradients in order, each clipped to a global norm of `clip`."""
     params = {name: value.copy() for name, value in params.items()}
     sums = {name: np.full_like(value, accumulator) for name, value in params.items()}
     for gradient in gradients:
