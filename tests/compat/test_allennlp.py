@@ -31,7 +31,7 @@ def release(tmp_path: Path) -> Release:
 
 
 def expected_layers(release: Release) -> list[list[np.ndarray]]:
-    """Return all layers of BATCHES, boundary tokens included, with the state of each row carried."""
+    """Return all layers of BATCHES, boundary tokens included, with each row's state carried."""
     states: dict[int, released_bilm.State] = {}
     expected = []
     for batch in BATCHES:
