@@ -269,7 +269,7 @@ def test_a_run_is_resumed_only_with_its_own_settings(tmp_path: Path) -> None:
 
 
 class Failing:
-    """A writer of record batches that fails at one of them, after half of it."""
+    """A writer of record batches that fails near the end of one of them."""
 
     def __init__(self, file: pa.NativeFile, schema: pa.Schema) -> None:
         self._file, self._real, self.calls = file, REAL_WRITER(file, schema), 0
@@ -277,7 +277,7 @@ class Failing:
     def write_batch(self, batch: pa.RecordBatch) -> None:
         self.calls += 1
         if self.calls == 4:
-            self._file.write(batch.serialize()[:200])
+            self._file.write(batch.serialize()[:-40])  # what follows would become its last row
             raise OSError(28, "No space left on device")
         self._real.write_batch(batch)
 

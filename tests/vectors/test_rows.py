@@ -96,6 +96,15 @@ def test_vectors_of_two_blocks_are_joined() -> None:
     assert_same_rows(list(from_batch(to_batch(rows, form))), rows, form.dtype)
 
 
+def test_neighboring_blocks_are_joined() -> None:
+    form = VectorForm(None, 2, "float32")
+    memory = np.arange(8, dtype=np.float32).tobytes()
+    blocks = [np.frombuffer(memory, np.float32, 4, offset) for offset in (0, 16)]
+    rows = [VectorRow(i, ["a", "b"], block.reshape(2, 2)) for i, block in enumerate(blocks)]
+    assert rows[0].vectors.base is not rows[1].vectors.base
+    assert_same_rows(list(from_batch(to_batch(rows, form))), rows, form.dtype)
+
+
 def test_vectors_need_not_be_contiguous_or_of_the_type() -> None:
     form = VectorForm(3, 4, "float16")
     vectors = np.random.default_rng(0).normal(size=(5, 3, 4)).swapaxes(0, 1)

@@ -54,9 +54,8 @@ def write_hdf5(path: Path, _: pa.Schema, batches: Batches) -> None:
     maps each sentence to the name of its dataset.
     """
     with _HDF5File(path) as disk, TemporaryFile(dir=path.parent) as index:
-        # What would grow in memory otherwise: the names of old-style groups are one block, and the
-        # gaps between small blocks of metadata are listed.
-        with h5py.File(disk, "w", libver=("v108", "v108"), meta_block_size=2**20) as file:
+        # The names in an older group are one block in memory, which grows with every dataset.
+        with h5py.File(disk, "w", libver=("v108", "v108")) as file:
             separator = "{"
             for row in _rows(batches):
                 disk.check()
