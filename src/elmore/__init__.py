@@ -1,11 +1,11 @@
-"""ELMo (Peters et al. 2018): word vectors that depend on their sentence.
+"""ELMo (Peters et al. 2018): contextual word vectors.
 
     import elmore
 
     elmo = elmore.load("weights.hdf5", options="options.json")
     vectors = elmo.embed([["He", "sat", "by", "the", "bank"]])
 
-Everything named in `__all__` is loaded on first use, so that `import elmore` costs next to nothing.
+The names in `__all__` are imported on first use, so `import elmore` is fast.
 """
 
 from importlib import import_module
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME = {
+_MODULES = {
     "BiLM": "elmore.bilm.model",
     "BiLMConfig": "elmore.bilm.config",
     "Elmo": "elmore.mix",
@@ -46,14 +46,14 @@ _HOME = {
     "tokenize": "elmore.text.tokenize",
 }
 
-__all__ = ["__version__", *_HOME]
+__all__ = ["__version__", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULES:
         raise AttributeError(f"module 'elmore' has no attribute {name!r}")
     limit_spinning()
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

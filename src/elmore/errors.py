@@ -1,22 +1,26 @@
-"""The two ways a user's request can fail that are not bugs."""
+"""Errors that are not bugs: invalid input and missing optional packages."""
 
 from importlib import import_module
 from typing import Any
 
 
 class InputError(ValueError):
-    """What came, what was expected, what to type instead.
+    """Invalid input. The message says what is wrong, what is accepted and what to do.
 
-    The command line prints the message alone and exits with code 2.
+    The command line prints the message without a traceback and exits with code 2.
     """
 
 
 class MissingExtraError(ImportError):
-    """A feature needs a package that the plain installation leaves out."""
+    """A feature needs an optional package that is not installed."""
 
 
 def require(module: str, *, extra: str) -> Any:
-    """Import an optional package, or name the extra that installs it."""
+    """Import an optional package.
+
+    Raises:
+        MissingExtraError: If it is not installed; the message says how to install the extra.
+    """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Commands run in this process, and how they must end."""
+"""Run commands in this process, and check their exit codes and messages."""
 
 import signal
 import sys
@@ -9,7 +9,7 @@ from elmore.cli import main
 
 
 class Result:
-    """How a command ended."""
+    """Exit code and output of a command."""
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
@@ -35,7 +35,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
 
 
 def refused(result: Result, message: str) -> None:
-    """One clear message, exit code 2, no traceback."""
+    """Assert that a command printed one error message, no traceback, and exited with code 2."""
     assert result.code == 2
     assert message in result.err
     assert "Traceback" not in result.err

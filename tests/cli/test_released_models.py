@@ -1,4 +1,4 @@
-"""Oracle: bilm-tf itself, whose vectors are stored; one row of its batches is one text."""
+"""Oracle: stored vectors of bilm-tf. One row of its batches is one text with carried state."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ import pytest
 from tests.golden.models import BATCHES, SENTENCES
 from tests.golden.test_released_programs import read
 
-ROW = [SENTENCES.index(batch[0]) for batch in BATCHES]  # whose words have no spaces
+ROW = [SENTENCES.index(batch[0]) for batch in BATCHES]  # tokens without spaces
 
 
 @pytest.mark.parametrize("model", ["usual", "word input"])
-def test_released_files_are_converted_both_ways_and_embedded(
+def test_converted_released_files_give_the_vectors_of_bilm_tf(
     run, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

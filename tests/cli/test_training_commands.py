@@ -1,4 +1,4 @@
-"""The commands pretrain, perplexity and finetune."""
+"""The commands pretrain, perplexity and finetune end to end. Oracle: known counts of tokens."""
 
 import json
 from pathlib import Path

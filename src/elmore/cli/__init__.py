@@ -1,6 +1,6 @@
-"""The command line: one thin file per command.
+"""The command line: one module per command, without logic of its own.
 
-A command imports what it needs, torch above all, when it is called: `elmore --help` is instant.
+Commands import torch and other slow packages when they run, so that `elmore --help` is fast.
 """
 
 import signal
@@ -28,8 +28,8 @@ app = App(
     name="elmore",
     suppress_keyboard_interrupt=False,
     version=elmore.__version__,
-    help="ELMo for today's Python: word vectors that depend on their sentence.",
-    help_epilogue="`elmore COMMAND --help` has examples and options.",
+    help="ELMo for PyTorch: contextual word vectors.",
+    help_epilogue="Run `elmore COMMAND --help` for options and examples.",
 )
 for command in (
     embed, neighbors, pretrain, finetune, perplexity, train, evaluate, predict, convert, info,
@@ -38,7 +38,7 @@ for command in (
 
 
 def main() -> None:
-    """Run a command; wrong input ends with one message and exit code 2."""
+    """Run a command. Invalid input prints a one-line error and exits with code 2."""
     signal.signal(signal.SIGTERM, _terminate)
     limit_spinning()
     try:
@@ -47,13 +47,13 @@ def main() -> None:
         print(f"elmore: {error}", file=sys.stderr)
         sys.exit(130)
     except KeyboardInterrupt:
-        sys.exit(130)  # what shells call an end by Ctrl-C
+        sys.exit(130)  # the shells' convention for Ctrl-C: 128 + SIGINT
     except (InputError, MissingExtraError) as error:
         _fail(str(error))
     except BrokenPipeError:
-        sys.exit(0)  # the reader, `head` perhaps, has seen enough
+        sys.exit(0)  # the output was piped to a program such as `head`, which closed the pipe
     except OSError as error:
-        # A file that is missing, a disk that is full: the user's world, not a bug.
+        # A missing file or a full disk, for example: not a bug, so no traceback.
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{error.strerror or error}")
 
@@ -64,5 +64,5 @@ def _fail(message: str) -> NoReturn:
 
 
 def _terminate(*_: object) -> NoReturn:
-    """End through the `finally` blocks, as Ctrl-C does, so that work in progress is kept."""
+    """Handle SIGTERM like Ctrl-C, so that `finally` blocks run and finished work is saved."""
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""`elmore convert`: released files to an elmore folder, and back."""
+"""`elmore convert`: convert between released files and checkpoint directories."""
 
 from pathlib import Path
 from typing import Literal
@@ -17,7 +17,7 @@ def convert(
     max_file_mb: float | None = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Convert released ELMo files to an elmore folder, or a folder to released files.
+    """Convert released ELMo files to an elmore directory, or a directory to released files.
 
     Examples:
         elmore convert weights.hdf5 options.json -o my-elmo
@@ -25,12 +25,12 @@ def convert(
         elmore convert my-elmo -o weights.hdf5
 
     Args:
-        model: HDF5 weights, a folder, or an archive of either.
-        options: options.json of HDF5 weights, if it is not beside them.
-        output: A folder; or a name that ends in .hdf5, with options.json written beside it.
-        dtype: Type of the weights in an elmore folder.
-        softmax_dtype: Type of the rows of its softmax, if another.
-        max_file_mb: Write weights that take more megabytes to several files.
+        model: HDF5 weights, a directory, or an archive of either.
+        options: options.json of HDF5 weights; by default the one next to them.
+        output: Directory to write; or HDF5 file (.hdf5, .h5), with options.json next to it.
+        dtype: Type of the weights in the directory.
+        softmax_dtype: Type of the softmax weights of a language model; --dtype by default.
+        max_file_mb: Split weights into files of up to this many megabytes.
     """
     from elmore.atomic import atomic_file, refuse_existing
     from elmore.checkpoint.directory import VOCABULARY, write_directory
@@ -38,21 +38,21 @@ def convert(
     from elmore.checkpoint.pretrained import read_pretrained
 
     to_hdf5 = output.suffix in (".hdf5", ".h5")
-    beside = output.with_name("options.json")
+    options_output = output.with_name("options.json")
     refuse_existing(output, overwrite=overwrite)
     if to_hdf5:
-        refuse_existing(beside, overwrite=overwrite)
+        refuse_existing(options_output, overwrite=overwrite)
     bilm, vocabulary, provenance, softmax = read_pretrained(
         model, options=options, vocab=vocab, with_softmax=not to_hdf5
     )
     if to_hdf5:
         if vocabulary is not None:
-            words = output.with_name(VOCABULARY)
-            refuse_existing(words, overwrite=overwrite)
-            with atomic_file(words) as temporary:
+            vocab_output = output.with_name(VOCABULARY)
+            refuse_existing(vocab_output, overwrite=overwrite)
+            with atomic_file(vocab_output) as temporary:
                 vocabulary.write(temporary)
-        write_hdf5(bilm, output, beside)
-        print(f"{output}, {beside}")
+        write_hdf5(bilm, output, options_output)
+        print(f"{output}, {options_output}")
     else:
         write_directory(
             bilm,

@@ -1,4 +1,4 @@
-"""`elmore info`: what a model is, or what this installation is."""
+"""`elmore info`: describe a model or the installation."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,9 @@ def info(
     vocab: Vocab = None,
     json_output: Json = False,
 ) -> None:
-    """Show the sizes, parameters, origin and card of a model; without one, the installation.
+    """Show the configuration, size, provenance and model card of a model.
+
+    Without a model, show the versions of elmore, Python and PyTorch, and the GPUs.
 
     Examples:
         elmore info weights.hdf5 options.json
@@ -23,22 +25,22 @@ def info(
         elmore info en
 
     Args:
-        model: HDF5 weights, a folder, an archive of either, or a model that ships with elmore.
-        options: options.json of HDF5 weights, if it is not beside them.
+        model: A directory, HDF5 weights, an archive of either, or en, the included English model.
+        options: options.json of HDF5 weights; by default the one next to them.
     """
-    facts = _installation() if model is None else _model(model, options, vocab)
+    facts = _describe_installation() if model is None else _describe_model(model, options, vocab)
     if json_output:
         print(json.dumps(facts))
         return
-    lines = list(_lines(facts))
+    lines = list(_flatten(facts))
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
         print(f"{name.replace('_', ' '):{width}}  {value}")
-    if model is not None and (card := _card(model)):
+    if model is not None and (card := _read_card(model)):
         print(f"\n{card}")
 
 
-def _installation() -> dict[str, Any]:
+def _describe_installation() -> dict[str, Any]:
     import platform
 
     import torch
@@ -54,7 +56,7 @@ def _installation() -> dict[str, Any]:
     }
 
 
-def _model(model: Path, options: Path | None, vocab: Path | None) -> dict[str, Any]:
+def _describe_model(model: Path, options: Path | None, vocab: Path | None) -> dict[str, Any]:
     from dataclasses import asdict
 
     from elmore.checkpoint.pretrained import read_pretrained
@@ -64,30 +66,30 @@ def _model(model: Path, options: Path | None, vocab: Path | None) -> dict[str, A
     return {
         "model": str(model),
         "parameters": sum(p.numel() for p in bilm.parameters()),
-        "vectors": f"{config.num_layers + 1} layers of {2 * config.dim} dimensions a word",
+        "vectors": f"{config.num_layers + 1} layers of {2 * config.dim} dimensions per word",
         **asdict(config),
         "provenance": provenance,
     }
 
 
-def _card(model: Path) -> str | None:
-    """Return what the makers of a model have to say about it."""
+def _read_card(model: Path) -> str | None:
+    """Return the model card, if there is one."""
     from elmore.checkpoint.pretrained import CARD, find_model
 
     path = find_model(model) / CARD
     return path.read_text(encoding="utf-8").strip() if path.is_file() else None
 
 
-def _lines(facts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield names and values; what is nested is named by its path."""
+def _flatten(facts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield names and formatted values; the name of a nested value starts with its parents'."""
     for name, value in facts.items():
         if isinstance(value, dict):
-            yield from _lines(value, f"{prefix}{name}: ")
+            yield from _flatten(value, f"{prefix}{name}: ")
         else:
-            yield f"{prefix}{name}", _readable(value)
+            yield f"{prefix}{name}", _format(value)
 
 
-def _readable(value: object) -> str:
+def _format(value: object) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     if isinstance(value, int):

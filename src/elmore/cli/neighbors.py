@@ -1,4 +1,4 @@
-"""`elmore neighbors`: the words of a corpus that are nearest to a word in its sentence."""
+"""`elmore neighbors`: nearest neighbors of a word in context."""
 
 import json
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -21,14 +21,15 @@ def neighbors(
     replace_invalid: ReplaceInvalid = False,
     json_output: Json = False,
 ) -> None:
-    """Find the words of a corpus that are nearest to a word in its sentence.
+    """Find the words of a corpus that are most similar to a word in context.
 
     Example: `elmore neighbors "They put on a [play] last night ." --corpus news.txt -m elmo/`
 
     Args:
-        query: A sentence with one word in brackets.
-        k: How many neighbors.
-        layer: The layer whose vectors are compared; 0 knows no context.
+        query: Sentence with one word in brackets.
+        k: Number of neighbors.
+        layer: Layer to compare: the top one, the average of all, or one by its number; layer 0 is
+            context-independent.
     """
     from elmore.analysis.neighbors import nearest_neighbors, parse_query
     from elmore.cli.progress import with_progress
@@ -37,18 +38,18 @@ def neighbors(
 
     occurrence = parse_query(query, model.tokenizer)
     lines = with_progress(read_lines(corpus, replace_invalid=replace_invalid), "sentences compared")
-    [found] = nearest_neighbors(model.load(), [occurrence], lines, k=k, layer=layer)
-    if not found:
-        raise InputError(f"{corpus} holds no word to compare with; expected one sentence a line")
+    [results] = nearest_neighbors(model.load(), [occurrence], lines, k=k, layer=layer)
+    if not results:
+        raise InputError(f"{corpus} has no words to compare; expected one sentence per line")
     if json_output:
-        print(json.dumps([_plain(*neighbor) for neighbor in found]))
+        print(json.dumps([_to_json(*neighbor) for neighbor in results]))
         return
     print(f"       {occurrence}")
-    for neighbor in found:
+    for neighbor in results:
         print(f"{neighbor.similarity:6.3f} {neighbor.occurrence}")
 
 
-def _plain(similarity: float, line: int, occurrence: "Occurrence") -> dict[str, str | float]:
+def _to_json(similarity: float, line: int, occurrence: "Occurrence") -> dict[str, str | float]:
     return {
         "similarity": similarity,
         "line": line,

@@ -13,46 +13,50 @@ Text = Annotated[
     Path,
     Parameter(
         allow_leading_hyphen=True,
-        help="Text file, one sentence a line, UTF-8; .gz, .xz, .bz2 or .zst too; - is stdin.",
+        help="UTF-8 text file, one sentence per line, optionally .gz, .xz, .bz2 or .zst; - for "
+        "standard input.",
     ),
 ]
-Vocab = Annotated[Path | None, Parameter(help="Vocabulary of a model that reads words.")]
+Vocab = Annotated[
+    Path | None,
+    Parameter(help="Vocabulary file of a word-input model; by default vocab.txt next to it."),
+]
 Output = Annotated[Path, Parameter(alias="-o")]
-Resume = Annotated[bool, Parameter(negative="", help="Go on with an interrupted run.")]
-Overwrite = Annotated[bool, Parameter(negative="", help="Replace what is there.")]
+Resume = Annotated[bool, Parameter(negative="", help="Resume an interrupted run.")]
+Overwrite = Annotated[bool, Parameter(negative="", help="Replace existing output.")]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print the result as JSON.")]
 Changes = Annotated[tuple[str, ...], Parameter(name="--set", consume_multiple=False, negative="")]
 ReplaceInvalid = Annotated[
-    bool, Parameter(negative="", help="Turn bytes that are not UTF-8 into U+FFFD.")
+    bool, Parameter(negative="", help="Replace invalid UTF-8 and NUL with U+FFFD.")
 ]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """Which model, and how it computes."""
+    """Which model to load, and how to run it."""
 
     model: Annotated[Path | None, Parameter(alias="-m")] = None
-    """A folder, HDF5 weights, or an archive of either; en, the English model that ships with
-    elmore, if not given."""
+    """A directory, HDF5 weights, or an archive of either; by default en, the included English
+    model."""
 
     options: Path | None = None
-    """options.json of HDF5 weights, if it is not beside them."""
+    """options.json of HDF5 weights; by default the one next to them."""
 
     vocab: Vocab = None
 
     tokenizer: Literal["moses", "whitespace", "spacy"] = "moses"
-    """How text becomes tokens; whitespace for text that is tokenized already."""
+    """Tokenizer of the text; whitespace for text that is already tokenized."""
 
     language: str = "en"
-    """ISO 639-1 code, for the rules of the tokenizer."""
+    """ISO 639-1 code; selects the rules of the tokenizer."""
 
     device: str = "auto"
     """Where to compute: auto, cpu, cuda or cuda:NUMBER."""
 
     precision: Literal["fp32", "bf16", "int8"] = "fp32"
-    """fp32 is exact; bf16 takes half the memory and keeps about three digits; int8, for CPUs, is
-    faster still and keeps about two."""
+    """fp32 is exact. bf16 halves the memory and is accurate to about three significant digits.
+    int8, for CPUs, is faster still and accurate to about two."""
 
     def load(self) -> "Embedder":
         """Load the model."""

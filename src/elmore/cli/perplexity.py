@@ -1,4 +1,4 @@
-"""`elmore perplexity`: how well a language model predicts text."""
+"""`elmore perplexity`: evaluate a language model on text."""
 
 import json
 from pathlib import Path
@@ -17,18 +17,18 @@ def perplexity(
     replace_invalid: ReplaceInvalid = False,
     json_output: Json = False,
 ) -> None:
-    """Measure the perplexity of a language model on text, with the full softmax.
+    """Compute the perplexity of a language model on text, with the full softmax.
 
-    Every sentence is scored on its own, so the result does not depend on batches or order.
+    Sentences are scored independently, so the result does not depend on their order.
 
     Example: `elmore perplexity runs/mine heldout.txt`
 
     Args:
-        model: Folder written by `elmore pretrain` or `elmore finetune`.
+        model: Directory written by `elmore pretrain` or `elmore finetune`.
         files: Text files.
-        tokenizer: How text becomes tokens; whitespace for text that is tokenized already.
-        language: ISO 639-1 code, for the rules of the tokenizer.
-        sentences: Split each line into sentences, or take lines as they are.
+        tokenizer: Tokenizer of the text; whitespace for text that is already tokenized.
+        language: ISO 639-1 code; selects the rules of the tokenizer.
+        sentences: Split each line into sentences, or treat each line as one sentence.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
     """
     from elmore.checkpoint.language_model import read_language_model
@@ -41,7 +41,7 @@ def perplexity(
     from elmore.text.lines import read_lines
 
     if not files:
-        raise InputError("expected text files: elmore perplexity runs/mine heldout.txt")
+        raise InputError("expected text files, as in: elmore perplexity runs/mine heldout.txt")
     paths = expand(files)
     saved = read_language_model(model)
     config = TextConfig(tokenizer=tokenizer, language=language, sentences=sentences)
@@ -50,12 +50,12 @@ def perplexity(
         for path in paths
         for words in sentences_of(read_lines(path, replace_invalid=replace_invalid), config)
     )
-    found = measure_perplexity(
+    result = measure_perplexity(
         saved.model.to(find_device(device)),
         saved.vocabulary,
         with_progress(text, "sentences scored"),
     )
     if json_output:
-        print(json.dumps({"average": found.average, **found._asdict()}))
+        print(json.dumps({"average": result.average, **result._asdict()}))
     else:
-        print(found)
+        print(result)

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, a plain line now and then in a pipe."""
+"""Progress on standard error: a bar on a terminal, otherwise a line every 10 seconds."""
 
 import sys
 import time
@@ -11,7 +11,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 def with_progress(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
-    """Yield the items, and show on the standard error how many there have been."""
+    """Yield the items and show how many were yielded, with `what` as the unit."""
     return (_bar if sys.stderr.isatty() else _lines)(items, what, total)
 
 

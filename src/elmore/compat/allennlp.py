@@ -1,12 +1,12 @@
-"""AllenNLP's ELMo: `batch_to_ids`, `Elmo` and `ElmoEmbedder`, with its results.
+"""AllenNLP's `batch_to_ids`, `Elmo` and `ElmoEmbedder`, with the same results.
 
     from allennlp.modules.elmo import Elmo, batch_to_ids        # before
     from elmore.compat.allennlp import Elmo, batch_to_ids       # after
 
-As in AllenNLP, a model keeps the state of each row of a batch, and the next batch continues from
-it: the same call twice gives two answers. `stateful=False` turns this off.
+As in AllenNLP, a model keeps the LSTM state of each row of a batch, and the next batch starts from
+it: repeating a call gives a different result. Pass `stateful=False` to disable this.
 
-B sentences, T tokens, W words, C characters, J layers, D dim.
+B sentences, T tokens including the boundary tokens, W words, C characters, J layers, D dim.
 """
 
 import json
@@ -34,14 +34,14 @@ from elmore.text.sentences import BOS_WORD, EOS_WORD, check_sentence
 
 
 class ElmoOutput(TypedDict):
-    """What `Elmo` returns."""
+    """Output of `Elmo`."""
 
     elmo_representations: list[Float[Tensor, "... W D"]]
     mask: Bool[Tensor, "... W"]
 
 
 def batch_to_ids(batch: Sequence[Sequence[str]]) -> Int[Tensor, "B W C"]:
-    """Return the character ids of tokenized sentences, padded with zeros, without boundaries."""
+    """Return character ids of tokenized sentences, zero-padded and without boundary tokens."""
     rows = [encode_words(check_sentence(words, i)) for i, words in enumerate(batch)]
     if not rows:
         return encode_words([])[None][:0]
@@ -49,11 +49,11 @@ def batch_to_ids(batch: Sequence[Sequence[str]]) -> Int[Tensor, "B W C"]:
 
 
 class StatefulBiLM:
-    """Keeps, for each row of a batch, the state after its last sentence.
+    """Runs a biLM and keeps the LSTM state of each row for the next batch.
 
     Args:
-        run: The biLM, from ids, mask and state to layers and state.
-        stateful: Carry the state at all.
+        run: Maps ids, mask and state to layers and the new state.
+        stateful: If False, every batch starts from the zero state.
     """
 
     def __init__(self, run: Callable[..., BiLMOutput], *, stateful: bool = True) -> None:
@@ -62,13 +62,13 @@ class StatefulBiLM:
         self._state: BiLMState | None = None
 
     def reset_states(self) -> None:
-        """Drop the state: the next batch starts a new text."""
+        """Reset the state to zero."""
         self._state = None
 
     def __call__(
         self, ids: Int[Tensor, "B T C"], mask: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B J T D"]:
-        """Run the biLM, each row from the state kept for it."""
+        """Return all layers, and keep the new state."""
         before = _fit_rows(self._state, len(ids)) if self.stateful and self._state else None
         layers, after = self._run(ids, mask, before)
         if self.stateful:
@@ -77,7 +77,7 @@ class StatefulBiLM:
 
 
 def _fit_rows(state: BiLMState, rows: int) -> BiLMState:
-    """Return the state of the first rows; rows that are new start from zero."""
+    """Truncate a state to a number of rows, or pad it with zeros."""
 
     def fit(x: Tensor) -> Tensor:
         return nn.functional.pad(x[:rows], (0, 0, 0, max(0, rows - len(x))))
@@ -86,7 +86,7 @@ def _fit_rows(state: BiLMState, rows: int) -> BiLMState:
 
 
 def _merge(before: BiLMState | None, after: BiLMState) -> BiLMState:
-    """Update the rows of this batch; rows beyond it keep their state."""
+    """Update the rows of this batch; the other rows keep their state."""
     after = [LSTMState(layer.output.detach(), layer.cell.detach()) for layer in after]
     if before is None:
         return after
@@ -101,7 +101,7 @@ def add_boundaries(
     mask: Bool[Tensor, "B W"],
     boundaries: Shaped[Tensor, "2 K"],
 ) -> tuple[Shaped[Tensor, "B T K"], Bool[Tensor, "B T"]]:
-    """Put `<S>` before each sentence and `</S>` after it: [a b _] -> [<S> a b </S> _]."""
+    """Add the boundary tokens to each sentence: [a b _] -> [<S> a b </S> _]."""
     lengths = mask.sum(dim=1)
     framed = nn.functional.pad(x, (0, 0, 1, 1))
     framed[:, 0] = boundaries[0]
@@ -110,21 +110,21 @@ def add_boundaries(
 
 
 class Elmo(nn.Module):
-    """`allennlp.modules.elmo.Elmo`: mixes of the layers of a released biLM.
+    """`allennlp.modules.elmo.Elmo`: scalar mixes of the layers of a released biLM.
 
     Args:
         options_file: options.json.
         weight_file: HDF5 weights.
-        num_output_representations: How many mixes.
-        requires_grad: Train the biLM too.
+        num_output_representations: Number of scalar mixes.
+        requires_grad: Fine-tune the biLM.
         do_layer_norm: Normalize each layer over the batch, as AllenNLP does.
-        dropout: On each representation.
-        vocab_to_cache: Words that the forward call accepts by number, as `word_inputs`. Token
-            vectors are cached for all words anyway.
-        keep_sentence_boundaries: Return the vectors of `<S>` and `</S>` too.
-        scalar_mix_parameters: Fixed weights of the layers, before the softmax.
+        dropout: Dropout rate of each representation.
+        vocab_to_cache: Words that `word_inputs` refers to by index. Not needed for speed: the
+            token vectors of all words are cached.
+        keep_sentence_boundaries: Also return the vectors of `<S>` and `</S>`.
+        scalar_mix_parameters: Fixed layer weights, before the softmax.
         module: A biLM to use instead of the files.
-        stateful: Carry the state from one batch to the next, as AllenNLP does.
+        stateful: Start each batch from the state of the previous one, as AllenNLP does.
     """
 
     def __init__(
@@ -164,45 +164,45 @@ class Elmo(nn.Module):
         self.train(self.training)
 
     def train(self, mode: bool = True) -> "Elmo":
-        """Set the training mode; AllenNLP has no dropout inside the biLM, even in training."""
+        """Set training mode; as in AllenNLP, the biLM never applies dropout."""
         super().train(mode)
         self.elmo.bilm.eval()
         return self
 
     def get_output_dim(self) -> int:
-        """Return the width of a representation."""
+        """Return the dimension of a representation."""
         return self.elmo.dim
 
     def reset_states(self) -> None:
-        """Drop the state: the next batch starts a new text."""
+        """Reset the state to zero."""
         self._stateful_bilm.reset_states()
 
     def forward(
         self, inputs: Int[Tensor, "... W C"], word_inputs: Int[Tensor, "... W"] | None = None
     ) -> ElmoOutput:
-        """Embed what `batch_to_ids` returns; (B, N, W, C) works too.
+        """Embed the character ids of `batch_to_ids`; further leading dimensions are allowed.
 
-        `word_inputs` replaces the characters if all its numbers are in `vocab_to_cache`.
+        `word_inputs` is used instead if all of its indices are within `vocab_to_cache`.
         """
         shape = inputs.shape[:-2]
         ids = inputs.flatten(0, -3)  # (B, W, C)
-        words = (ids > 0).any(dim=-1)
+        word_mask = (ids > 0).any(dim=-1)
         if word_inputs is not None and word_inputs.numel():
-            numbers = word_inputs.flatten(0, -2)  # (B, W)
-            if int(numbers.max()) < len(self._vocabulary):
-                ids, words = self._vocabulary[numbers], numbers > 0
-        framed, mask = add_boundaries(ids, words, self._boundaries)
-        layers = self._stateful_bilm(framed, mask)
+            indices = word_inputs.flatten(0, -2)  # (B, W)
+            if int(indices.max()) < len(self._vocabulary):
+                ids, word_mask = self._vocabulary[indices], indices > 0
+        ids, mask = add_boundaries(ids, word_mask, self._boundaries)
+        layers = self._stateful_bilm(ids, mask)
         outputs = self.elmo.mix(layers, mask)
-        kept = mask if self._keep_sentence_boundaries else mask[:, 2:]
+        output_mask = mask if self._keep_sentence_boundaries else mask[:, 2:]
         return {
             "elmo_representations": [output.unflatten(0, shape) for output in outputs],
-            "mask": kept.unflatten(0, shape),
+            "mask": output_mask.unflatten(0, shape),
         }
 
 
 def _translate_state(_: nn.Module, state: dict[str, Tensor], prefix: str, *__: object) -> None:
-    """Rename the mixes of a state dict written by AllenNLP; its biLM comes from the files."""
+    """Rename the scalar mixes in an AllenNLP state dict; the biLM comes from the weight file."""
     mixes: dict[str, dict[int, Tensor]] = {}
     for name in [name for name in state if name.startswith(prefix)]:
         match name.removeprefix(prefix).split("."):
@@ -217,13 +217,13 @@ def _translate_state(_: nn.Module, state: dict[str, Tensor], prefix: str, *__: o
 
 
 class ElmoEmbedder:
-    """`allennlp.commands.elmo.ElmoEmbedder` (version 0.9): sentences to numpy arrays.
+    """`allennlp.commands.elmo.ElmoEmbedder` (version 0.9): sentences to NumPy arrays.
 
     Args:
         options_file: options.json.
         weight_file: HDF5 weights.
-        cuda_device: The number of a GPU; -1 for the CPU.
-        stateful: Carry the state from one batch to the next, as AllenNLP does.
+        cuda_device: Index of a GPU; -1 for the CPU.
+        stateful: Start each batch from the state of the previous one, as AllenNLP does.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class ElmoEmbedder:
     def batch_to_embeddings(
         self, batch: Sequence[Sequence[str]]
     ) -> tuple[Float[Tensor, "B J W D"], Bool[Tensor, "B W"]]:
-        """Return all layers of a batch, and the mask of its words."""
+        """Return all layers of a batch and the mask of its words."""
         tokens = encode_sentences(batch, self._max_characters)
         layers = self.elmo_bilm(*tokens)
         words = tokens.word_mask.to(layers.device)
@@ -275,15 +275,18 @@ class ElmoEmbedder:
         forget_sentences: bool = False,
         use_sentence_keys: bool = False,
     ) -> None:
-        """Write an HDF5 file with the vectors of an open file, one tokenized sentence per line.
+        """Embed tokenized sentences, one per line, and write the vectors to an HDF5 file.
 
         Args:
-            input_file: Lines of text.
-            output_file_path: The file to write.
-            output_format: All layers, the top one or their average.
-            batch_size: Sentences in a batch.
-            forget_sentences: Leave out `sentence_to_index`.
-            use_sentence_keys: The key of a sentence is the sentence, not its number.
+            input_file: An open text file, or any iterable of lines.
+            output_file_path: The HDF5 file.
+            output_format: All layers, the top layer, or the average of all layers.
+            batch_size: Sentences per batch.
+            forget_sentences: Do not write the dataset `sentence_to_index`.
+            use_sentence_keys: Use sentences as keys instead of line numbers.
+
+        Raises:
+            InputError: If a line is blank, or a sentence cannot be a key.
         """
         lines = [line.strip() for line in input_file]
         if "" in lines:
@@ -291,28 +294,28 @@ class ElmoEmbedder:
         keys = lines if use_sentence_keys else list(map(str, range(len(lines))))
         if len(set(keys)) < len(keys) or any("/" in key for key in keys):
             raise InputError(
-                "use_sentence_keys needs sentences that are all different and have no '/', "
-                "which HDF5 reserves; leave it out to have line numbers as keys"
+                "use_sentence_keys requires distinct sentences without '/', which HDF5 reserves; "
+                "use line numbers as keys instead"
             )
         vectors = self.embed_sentences((line.split() for line in lines), batch_size)
         with atomic_file(Path(output_file_path)) as path, h5py.File(path, "w") as file:
             for key, layers in zip(keys, vectors, strict=True):
-                file[key] = _choose(layers, output_format)
+                file[key] = _select(layers, output_format)
             if not forget_sentences and not use_sentence_keys:
                 index = dict(zip(lines, keys, strict=True))
-                kind = h5py.string_dtype("utf-8")
-                file.create_dataset("sentence_to_index", data=[json.dumps(index)], dtype=kind)
+                dtype = h5py.string_dtype("utf-8")
+                file.create_dataset("sentence_to_index", data=[json.dumps(index)], dtype=dtype)
 
 
-def _choose(layers: np.ndarray, which: Literal["all", "top", "average"]) -> np.ndarray:
-    match which:
+def _select(layers: np.ndarray, output_format: Literal["all", "top", "average"]) -> np.ndarray:
+    match output_format:
         case "all":
             return layers
         case "top":
             return layers[-1]
         case "average":
             return layers.mean(axis=0)
-    raise InputError(f"output_format must be all, top or average, got {which!r}")
+    raise InputError(f"output_format must be all, top or average, got {output_format!r}")
 
 
 def _read(options: Path | str | None, weights: Path | str | None) -> BiLM:
