@@ -1,4 +1,4 @@
-"""One seed, one thread, a tiny biLM, and the shared data where it is present."""
+"""A fixed seed, one thread, a tiny biLM, and paths to data that may be absent."""
 
 import os
 from pathlib import Path
@@ -12,11 +12,11 @@ from elmore.embedder import Embedder
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
-# Without a GPU, kernels run in Triton's interpreter. Triton reads this when it is imported.
+# Without a GPU, kernels run in Triton's interpreter. Triton reads this variable on import.
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-# Two test processes on two cores: more threads would only compete, also in subprocesses.
+# Tests run in parallel processes, so more threads would only compete for the same cores.
 os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
 
@@ -38,17 +38,17 @@ def embedder(bilm: BiLM) -> Embedder:
 
 @pytest.fixture(params=["allennlp_elmo", "bilm_tf_model"])
 def published(request: pytest.FixtureRequest) -> Path:
-    """The folder of a published fixture: weights, sentences and the vectors they gave in 2018."""
+    """The folder of a test fixture of a released program: weights, sentences, expected vectors."""
     folder = SHARED / "fixtures" / request.param
     if not folder.is_dir():
-        pytest.skip("the published fixtures are not on this machine")
+        pytest.skip("needs the test fixtures of the released programs")
     return folder
 
 
 @pytest.fixture
 def tasks() -> Path:
-    """The folder of the tasks' data."""
+    """The folder with the datasets of the tasks."""
     folder = SHARED / "tasks"
     if not folder.is_dir():
-        pytest.skip("the data of the tasks is not on this machine")
+        pytest.skip("needs the datasets of the tasks")
     return folder

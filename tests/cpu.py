@@ -1,4 +1,4 @@
-"""What this machine's CPU can compute: marks that skip a test and give the reason."""
+"""Markers that skip tests which this CPU cannot run, with the reason."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from elmore.errors import InputError
 
 
 def int8_problem() -> str | None:
-    """Return why elmore refuses int8 on this machine, or None if it does not."""
+    """Return the reason why int8 is not available on this machine, or None if it is."""
     bilm = elmore.BiLM(elmore.BiLMConfig.tiny())
     try:
         elmore.Embedder(bilm, device="cpu", precision="int8")

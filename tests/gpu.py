@@ -1,4 +1,4 @@
-"""Where the tests run Triton kernels: on a GPU, or without one in Triton's interpreter."""
+"""The device for tests of Triton kernels: a GPU, or a CPU with Triton's interpreter."""
 
 from importlib.util import find_spec
 

@@ -1,15 +1,16 @@
-"""Run a command of elmore in processes that are killed, and resume it each time.
+"""Kill and resume a command of elmore, many times.
 
     python -m tests.kills points FOLDER COMMAND...
     python -m tests.kills random FOLDER COMMAND...
 
-`points` kills the command at each change that it makes to its files: before a rename or a removal,
-and between the opening of a file and its first byte. `random` kills it several times, after random
-delays. Every run has a folder of its own, FOLDER/0, FOLDER/1, ..., and writes to `out` there; the
-run in FOLDER/whole is not disturbed.
+`points` starts one run for each change that the command makes to its files, and kills it right
+before this change: before a file is renamed or removed, or after it is created and before its first
+byte is written. `random` kills a run several times, after random delays. Killed runs are then
+resumed until they are complete. The folders of the runs are FOLDER/0, FOLDER/1, ...; the run in
+FOLDER/whole is never killed.
 
-Processes are forked from this one, which has imported elmore, so that a run takes a fraction of a
-second. SIGKILL leaves a process no chance to clean up.
+Runs are forked from this process, which has imported elmore, so that they take a fraction of a
+second. Processes are killed by SIGKILL, so they cannot clean up.
 """
 
 import importlib
@@ -32,13 +33,13 @@ from elmore.cli import main
 
 RANDOM_RUNS, KILLS_PER_RUN = 3, 4
 COMPLETE = {"embed": "out.h5", "pretrain": "out/config.json", "train": "out/task.json"}
-"""The file that is written last."""
+"""The last file that each command writes."""
 _CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")
-_SECONDS_PER_LOOK = 60  # so that work which is due after some time is due in a short run, too
+_SECONDS_PER_LOOK = 60  # of a simulated clock, so that periodic work is due in a short run
 
 
 class Change(NamedTuple):
-    """A change of a file that a process is about to make."""
+    """A change that a process is about to make to a file."""
 
     kind: str
     path: str
@@ -46,16 +47,16 @@ class Change(NamedTuple):
 
 
 def watch(folder: Path, on_change: Callable[[Change], None]) -> None:
-    """Call a function before each change that this process makes to a file in `folder`."""
+    """Call `on_change` before each change that this process makes to a file in `folder`."""
 
     def hook(event: str, args: tuple) -> None:
         opens = event == "open" and args[2] & (os.O_WRONLY | os.O_RDWR)
         if not (opens or event in _CHANGES) or not isinstance(args[0], str | os.PathLike):
             return
         path = Path(args[0]).absolute()
-        made_already = event == "os.mkdir" and path.exists()
-        gone_already = event == "os.remove" and args[1] == -1 and not path.exists()
-        if path.is_relative_to(folder) and not made_already and not gone_already:
+        already_made = event == "os.mkdir" and path.exists()
+        already_gone = event == "os.remove" and args[1] == -1 and not path.exists()
+        if path.is_relative_to(folder) and not already_made and not already_gone:
             on_change(Change(event, str(path), args[2] if opens else 0))
 
     sys.addaudithook(hook)
@@ -64,7 +65,7 @@ def watch(folder: Path, on_change: Callable[[Change], None]) -> None:
 def start(
     folder: Path, command: list[str], on_change: Callable[[Change], None] | None = None
 ) -> int:
-    """Run a command in a new process, in a folder of its own; return the process id."""
+    """Start a command in a forked process, in the given folder; return the process id."""
     child = os.fork()
     if child:
         return child
@@ -97,7 +98,7 @@ def wait(child: int) -> int:
 
 
 def run_whole(folder: Path, command: list[str]) -> list[Change]:
-    """Run a command undisturbed; return the changes it makes, and import what it has imported."""
+    """Run a command without killing it; return its changes, and import the modules it imported."""
     changes = folder / "changes.jsonl"
 
     def record(change: Change) -> None:
@@ -105,31 +106,31 @@ def run_whole(folder: Path, command: list[str]) -> list[Change]:
             file.write(json.dumps(change) + "\n")
 
     if wait(start(folder / "whole", command, record)):
-        sys.exit(f"the undisturbed run failed:\n{(folder / 'log.txt').read_text()}")
+        sys.exit(f"the command failed:\n{(folder / 'log.txt').read_text()}")
     for name in json.loads((folder / "modules.json").read_text()):
-        with suppress(ImportError):  # not every module can be imported by its name
+        with suppress(ImportError):  # some modules cannot be imported by name
             importlib.import_module(name)
     return [Change(*json.loads(line)) for line in changes.read_text().splitlines()]
 
 
 def complete(folder: Path, command: list[str]) -> None:
-    """Complete a run that was killed: resume it or, if it has left nothing to resume, start it."""
+    """Complete a killed run: resume it or, if it was killed too early to resume, start it again."""
     if (folder / COMPLETE[command[0]]).exists():
         return
     if wait(start(folder, [*command, "--resume"])) and wait(start(folder, command)):
-        sys.exit(f"{folder} can't be completed:\n{(folder.parent / 'log.txt').read_text()}")
+        sys.exit(f"{folder} could not be completed:\n{(folder.parent / 'log.txt').read_text()}")
 
 
 def kill_at_points(folder: Path, command: list[str], changes: list[Change]) -> None:
     for point, expected in enumerate(changes):
         run = folder / f"{point}"
         if wait(start(run, command, killer(point))) != -signal.SIGKILL:
-            sys.exit(f"{expected} did not happen again")
+            sys.exit(f"the command is not deterministic: no {expected}")
         complete(run, command)
 
 
 def killer(point: int) -> Callable[[Change], None]:
-    """Return a function that ends this process when it is called after `point` calls."""
+    """Return a function that kills this process in its call number `point`, counted from 0."""
     calls = count()
 
     def kill(change: Change) -> None:
@@ -143,17 +144,17 @@ def killer(point: int) -> Callable[[Change], None]:
 
 
 def kill_at_random(folder: Path, command: list[str]) -> None:
-    began = time.monotonic()
+    start_time = time.monotonic()
     wait(start(folder / "again", command))
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - start_time
     for number in range(RANDOM_RUNS):
-        draw = random.Random(number)
+        rng = random.Random(number)
         run = folder / f"{number}"
         for _ in range(KILLS_PER_RUN):
             if (run / COMPLETE[command[0]]).exists():
                 break
             child = start(run, [*command, "--resume"] if any(run.glob("out*")) else command)
-            time.sleep(draw.uniform(0, 0.8 * seconds))
+            time.sleep(rng.uniform(0, 0.8 * seconds))
             os.kill(child, signal.SIGKILL)
             wait(child)
         complete(run, command)
@@ -162,9 +163,9 @@ def kill_at_random(folder: Path, command: list[str]) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     sys.modules["matplotlib"] = None  # plots would take most of the time
-    how, where, *words = sys.argv[1:]
-    changes = run_whole(Path(where), words)
-    if how == "points":
-        kill_at_points(Path(where), words, changes)
+    mode, folder, *command = sys.argv[1:]
+    changes = run_whole(Path(folder), command)
+    if mode == "points":
+        kill_at_points(Path(folder), command, changes)
     else:
-        kill_at_random(Path(where), words)
+        kill_at_random(Path(folder), command)

@@ -1,4 +1,4 @@
-"""Rules of the whole: imports point one way; importing and --help stay light; flags are frozen."""
+"""Rules for all code: the order of imports, lazy imports of heavy packages, public names."""
 
 import ast
 import subprocess
@@ -17,13 +17,13 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 
 def imported_parts(code: str) -> set[str]:
-    """The parts of `elmore` that a file imports, in any form, wherever in the file."""
+    """Return the parts of `elmore` that a file imports, in any form, anywhere in the file."""
     names = set()
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute"
+            assert node.level == 0, "imports must be absolute"
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return {name.split(".")[1] for name in names if name.startswith("elmore.")} & set(ORDER)
 
@@ -39,21 +39,21 @@ def imported_parts(code: str) -> set[str]:
         "def f():\n    import os, elmore.tasks.run",
     ],
 )
-def test_every_form_of_import_is_seen(code: str) -> None:
+def test_imported_parts_recognizes_every_form_of_import(code: str) -> None:
     assert imported_parts(code) == {"tasks"}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SOURCE)))
-def test_imports_point_down(file: Path) -> None:
+def test_imports_follow_the_order_of_parts(file: Path) -> None:
     part = file.relative_to(SOURCE).parts[0].removesuffix(".py")
     if part in ("__init__", "__main__"):
-        return  # the public names, and the command
-    above = set(ORDER[ORDER.index(part) + 1 :])
+        return  # these may import all parts
+    later = set(ORDER[ORDER.index(part) + 1 :])
     imported = imported_parts(file.read_text(encoding="utf-8"))
-    assert not imported & above, f"{part} may only import parts before it"
+    assert not imported & later, f"{part} may only import parts before it"
 
 
-def test_every_part_has_its_place() -> None:
+def test_the_order_lists_every_part() -> None:
     parts = {p.stem for p in SOURCE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
     assert parts - {"__init__", "__main__"} == set(ORDER)
 
@@ -66,14 +66,14 @@ def test_every_part_has_its_place() -> None:
         "import elmore; elmore.tokenize('He sat.')",
     ],
 )
-def test_torch_loads_only_when_it_is_needed(code: str) -> None:
+def test_torch_is_not_imported_when_not_needed(code: str) -> None:
     check = f"import sys; {code}; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", check], check=True, capture_output=True)
 
 
 @pytest.mark.parametrize("module", ["torch._dynamo", "h5py"])
-def test_embedding_loads_no_more_than_it_needs(module: str) -> None:
-    """PyTorch's compiler would take longer than all the rest."""
+def test_embedding_does_not_import_slow_modules(module: str) -> None:
+    """Importing PyTorch's compiler would take longer than the embedding."""
     check = "import sys, elmore; elmore.load(device='cpu').embed(['He sat.'])"
     check += f"; sys.exit({module!r} in sys.modules)"
     subprocess.run([sys.executable, "-c", check], check=True, capture_output=True)
@@ -88,7 +88,7 @@ def test_all_public_names_exist() -> None:
         elmore.elmo  # noqa: B018
 
 
-def test_python_dash_m_is_the_command() -> None:
+def test_python_dash_m_runs_the_command() -> None:
     command = [sys.executable, "-m", "elmore", "--version"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     import elmore

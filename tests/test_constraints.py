@@ -1,4 +1,4 @@
-"""Every package that the tests use is pinned and is there: no test is skipped for want of one."""
+"""constraints.txt pins all packages of `[dev]`, and no test is skipped if one is missing."""
 
 import re
 import tomllib
@@ -19,7 +19,7 @@ DEV = [
         *PROJECT["project"]["optional-dependencies"]["dev"],
     )
 ]
-# Libraries that the CUDA build of PyTorch brings along; the tests run with its CPU build.
+# Dependencies of the CUDA build of PyTorch; CI uses its CPU build.
 CUDA = re.compile("nvidia-|cuda-|triton")
 
 
@@ -37,7 +37,7 @@ def test_a_dev_requirement_is_pinned_to_a_version_it_allows(
     assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)])
 
 
-def test_everything_that_a_dev_requirement_installs_is_pinned(pins: dict[str, str]) -> None:
+def test_dependencies_of_dev_requirements_are_pinned(pins: dict[str, str]) -> None:
     names = {canonicalize_name(requirement.name) for requirement in DEV} - {"hatchling"}
     seen: set[str] = set()
     while names:
@@ -51,7 +51,7 @@ def test_everything_that_a_dev_requirement_installs_is_pinned(pins: dict[str, st
     assert sorted(seen - pins.keys()) == []
 
 
-def test_no_test_is_skipped_for_want_of_a_dev_requirement() -> None:
+def test_no_test_is_skipped_if_a_dev_requirement_is_missing() -> None:
     dev = {requirement.name.replace("-", "_") for requirement in DEV}
     for path in (ROOT / "tests").rglob("*.py"):
         named = re.findall(r'importorskip\("(\w+)', path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Machines that lack what the fast CPU paths need, simulated. Oracle: the same in float32."""
+"""CPUs without int8 or AVX-512, simulated. Oracle: vectors in float32."""
 
 import os
 import platform
@@ -11,15 +11,15 @@ import torch
 from tests.cpu import int8_problem
 
 
-def test_int8_is_refused_with_a_reason_on_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_int8_is_rejected_with_a_reason_on_arm(monkeypatch: pytest.MonkeyPatch) -> None:
     engines = type(torch.backends.quantized).__dict__["supported_engines"]
-    monkeypatch.setattr(type(engines), "__get__", lambda *_: ["qnnpack"])  # as on ARM
+    monkeypatch.setattr(type(engines), "__get__", lambda *_: ["qnnpack"])  # as in PyTorch for ARM
     assert "int8 needs an x86 CPU" in (int8_problem() or "")
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="needs an x86 CPU")
-def test_int8_is_not_refused_where_it_runs() -> None:
-    """Otherwise its tests would be skipped without anyone noticing."""
+def test_int8_is_available_on_x86() -> None:
+    """Otherwise the tests of int8 would be skipped unnoticed."""
     assert int8_problem() is None
 
 
@@ -27,12 +27,12 @@ EMBED = """
 import numpy as np, elmore, torch
 torch.set_num_threads(1)
 sentences = [["He", "sat", "by", "the", "bank"], ["Banks", "fail"]]
-exact, rough = (
+exact, bf16 = (
     np.concatenate(elmore.load(device="cpu", precision=precision).embed(sentences), axis=1)
     for precision in ("fp32", "bf16")
 )
-lengths = np.linalg.norm(exact, axis=-1) * np.linalg.norm(rough, axis=-1)
-assert ((exact * rough).sum(axis=-1) / lengths).min() > 0.9998
+norms = np.linalg.norm(exact, axis=-1) * np.linalg.norm(bf16, axis=-1)
+assert ((exact * bf16).sum(axis=-1) / norms).min() > 0.9998
 """
 
 

@@ -1,4 +1,4 @@
-"""The documentation is true: its code runs, its outputs are real, its names and links exist."""
+"""The documentation is correct: code runs and prints the given output, links and names exist."""
 
 import ast
 import doctest
@@ -31,14 +31,14 @@ _SPEED = re.compile(r"in [\d.]+ s, [\d,]+ words/s")
 
 
 class Block(NamedTuple):
-    """A fenced block: what the info string says, and the lines."""
+    """A fenced code block: its language and its lines."""
 
     kind: str
     body: str
 
 
 def blocks_of(page: Path) -> list[Block]:
-    return [Block(*found) for found in _BLOCK.findall(page.read_text(encoding="utf-8"))]
+    return [Block(*groups) for groups in _BLOCK.findall(page.read_text(encoding="utf-8"))]
 
 
 def prose_of(page: Path) -> str:
@@ -54,7 +54,7 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files that the pages name: a text, a model in every form, an old checkpoint."""
+    """A folder with the files that the pages use: a text, models in all formats, a checkpoint."""
     folder = tmp_path_factory.mktemp("samples")
     shutil.copy(ROOT / "examples" / "sample.txt", folder / "text.txt")
     torch.manual_seed(0)
@@ -69,24 +69,24 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.rmtree(folder / "pair")
 
     words = Vocabulary(["<S>", "</S>", "<UNK>", "the", "bank", "."])
-    reads_words = BiLM(BiLMConfig(vocab_size=len(words), dim=8, cell_dim=16))
+    word_bilm = BiLM(BiLMConfig(vocab_size=len(words), dim=8, cell_dim=16))
     (folder / "word-model").mkdir()
     write_hdf5(
-        reads_words,
+        word_bilm,
         folder / "word-model" / "weights.hdf5",
         folder / "word-model" / "options.json",
     )
     words.write(folder / "word-model" / "vocab.txt")
 
-    prefix = "text_field_embedder.token_embedder_elmo._elmo."  # where AllenNLP's taggers have it
-    old = {"scalar_mix_0.gamma": torch.tensor([0.9])}
-    old |= {f"scalar_mix_0.scalar_parameters.{j}": torch.tensor([j / 10]) for j in range(3)}
-    torch.save({prefix + name: value for name, value in old.items()}, folder / "old.th")
+    prefix = "text_field_embedder.token_embedder_elmo._elmo."  # as in AllenNLP's taggers
+    checkpoint = {"scalar_mix_0.gamma": torch.tensor([0.9])}
+    checkpoint |= {f"scalar_mix_0.scalar_parameters.{j}": torch.tensor([j / 10]) for j in range(3)}
+    torch.save({prefix + name: value for name, value in checkpoint.items()}, folder / "old.th")
     return folder
 
 
 @every_page
-def test_code_runs_and_prints_what_the_page_says(
+def test_code_runs_and_prints_the_output_on_the_page(
     page: Path,
     samples: Path,
     tmp_path: Path,
@@ -100,8 +100,8 @@ def test_code_runs_and_prints_what_the_page_says(
     printed = None
     for kind, body in blocks_of(page):
         if kind == "text":
-            assert printed is not None, f"an output without code before it:\n{body}"
-            assert same_output(body, printed), f"expected\n{body}\nbut it printed\n{printed}"
+            assert printed is not None, f"an output block without a code block before it:\n{body}"
+            assert same_output(body, printed), f"expected\n{body}\ngot\n{printed}"
         elif kind in ("python", "sh"):
             capsys.readouterr()
             run = run_python if kind == "python" else run_commands
@@ -110,70 +110,68 @@ def test_code_runs_and_prints_what_the_page_says(
 
 
 def run_python(code: str, page: Path, names: dict[str, object]) -> None:
-    exec(compile(code, name_of(page), "exec"), names)  # the blocks of a page share their names
+    exec(compile(code, name_of(page), "exec"), names)  # blocks of a page share variables
 
 
 def run_commands(lines: str, page: Path, names: dict[str, object]) -> None:
-    """Run the `elmore` commands of a shell block; what else is there (make, pip) is not ours."""
+    """Run the `elmore` commands of a shell block, and skip other commands (make, pip)."""
     for line in lines.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         if words[:1] == ["elmore"]:
             app(words[1:], exit_on_error=False, print_error=False, result_action="return_value")
 
 
-def same_output(expected: str, found: str) -> bool:
-    """Compare outputs: not how long something took, and decimals up to their last digit."""
-    expected, found = (_SPEED.sub("in 0 s", text) for text in (expected, found))
-    pairs = zip(_DECIMAL.findall(expected), _DECIMAL.findall(found), strict=False)
+def same_output(expected: str, printed: str) -> bool:
+    """Compare outputs, except for durations; decimals may differ by one in the last digit."""
+    expected, printed = (_SPEED.sub("in 0 s", text) for text in (expected, printed))
+    pairs = zip(_DECIMAL.findall(expected), _DECIMAL.findall(printed), strict=False)
     near = all(abs(float(a) - float(b)) < 1.5 * 10.0 ** -len(a.split(".")[1]) for a, b in pairs)
     checker, flags = doctest.OutputChecker(), doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    expected, found = (_DECIMAL.sub("0.0", text) for text in (expected, found))
-    return near and checker.check_output(expected, found, flags)
+    expected, printed = (_DECIMAL.sub("0.0", text) for text in (expected, printed))
+    return near and checker.check_output(expected, printed, flags)
 
 
 @every_page
-def test_links_lead_somewhere(page: Path) -> None:
+def test_link_targets_exist(page: Path) -> None:
     for target in _LINK.findall(prose_of(page)):
         if target.startswith(("http://", "https://")):
             continue
         path, _, anchor = target.partition("#")
         file = (page.parent / path).resolve() if path else page
-        assert file.exists(), f"{name_of(page)} links to {target}, which is not there"
+        assert file.exists(), f"{name_of(page)} links to {target}, which does not exist"
         if anchor:
             assert anchor in anchors_of(file), f"{name_of(page)}: no heading for {target}"
 
 
 def anchors_of(page: Path) -> set[str]:
-    """The names that GitHub gives to headings."""
+    """Return the anchors that GitHub generates for the headings of a page."""
     headings = re.findall(r"^#+ (.+)$", prose_of(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @every_page
-def test_pages_are_ascii_where_they_are_code(page: Path) -> None:
+def test_code_blocks_are_ascii(page: Path) -> None:
     for kind, body in blocks_of(page):
         assert body.isascii() or kind == "text", f"{name_of(page)}: {body}"
 
 
-def test_the_map_in_the_readme_is_complete() -> None:
+def test_the_code_layout_in_the_readme_is_complete() -> None:
     [tree] = [body for _, body in blocks_of(ROOT / "README.md") if body.startswith("src/elmore/")]
-    files = [
-        file.relative_to(SOURCE).as_posix() for file in SOURCE.rglob("*.py") if says_more(file)
-    ]
+    files = [file.relative_to(SOURCE).as_posix() for file in SOURCE.rglob("*.py") if has_code(file)]
     assert sorted(paths_in(tree)) == sorted(files)
 
 
-def says_more(file: Path) -> bool:
-    """Whether a file has more than a docstring."""
+def has_code(file: Path) -> bool:
+    """Return whether a file has more than a docstring."""
     return len(ast.parse(file.read_text(encoding="utf-8")).body) > 1
 
 
 def paths_in(tree: str) -> Iterator[str]:
-    """The files of an indented listing, two spaces a level, each with a line on what it is."""
+    """Yield the files of a listing with two spaces of indentation per level."""
     folders: list[str] = []
     for line in tree.splitlines()[1:]:
         name, _, about = line.strip().partition(" ")
-        assert about.strip(), f"the map says nothing about {name}"
+        assert about.strip(), f"the code layout does not describe {name}"
         depth = (len(line) - len(line.lstrip())) // 2 - 1
         del folders[depth:]
         if name.endswith("/"):
@@ -183,14 +181,14 @@ def paths_in(tree: str) -> Iterator[str]:
 
 
 def test_every_symbol_in_the_paper_map_exists() -> None:
-    found = _SYMBOL.findall((ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8"))
-    assert found
-    for file, symbol in found:
-        assert defines(SOURCE / file, symbol.split(".")), f"{file} has no {symbol}"
+    symbols = _SYMBOL.findall((ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8"))
+    assert symbols
+    for file, symbol in symbols:
+        assert defines(SOURCE / file, symbol.split(".")), f"{file} does not define {symbol}"
 
 
 def defines(file: Path, symbol: list[str]) -> bool:
-    """Whether a file defines `name`, or `Class.name`."""
+    """Return whether a file defines `name` or `Class.name`."""
     scope: ast.AST = ast.parse(file.read_text(encoding="utf-8"))
     for name in symbol:
         inside = [node for node in ast.iter_child_nodes(scope) if name in names_of(node)]
@@ -217,7 +215,7 @@ def test_every_test_that_a_page_names_exists(page: Path) -> None:
         assert (ROOT / file).is_file(), f"{name_of(page)} names {file}"
 
 
-def test_every_deviation_in_the_code_is_on_its_page() -> None:
+def test_every_deviation_in_the_code_is_documented() -> None:
     page = (ROOT / "docs" / "deviations.md").read_text(encoding="utf-8")
     for file in SOURCE.rglob("*.py"):
         if "# Deviation:" in file.read_text(encoding="utf-8"):

@@ -1,4 +1,4 @@
-"""Oracles: the biLM run by hand, sentence by sentence; invariants of batching and streaming."""
+"""Oracles: the plain biLM, one sentence at a time; invariants of batching and streaming."""
 
 import copy
 import gc
@@ -33,21 +33,21 @@ SENTENCES = [
 
 
 @torch.no_grad()
-def by_hand(bilm: BiLM, words: list[str]) -> np.ndarray:
+def run_bilm(bilm: BiLM, words: list[str]) -> np.ndarray:
     return bilm(*encode_sentences([words])).layers[0, :, 1:-1].numpy()
 
 
-def many_sentences(count: int) -> list[list[str]]:
-    draw = random.Random(0)
+def random_sentences(count: int) -> list[list[str]]:
+    rng = random.Random(0)
     words = [f"word{i}" for i in range(60)]
-    return [draw.choices(words, k=draw.randrange(0, 30)) for _ in range(count)]
+    return [rng.choices(words, k=rng.randrange(0, 30)) for _ in range(count)]
 
 
-def test_vectors_are_those_of_the_bilm(bilm: BiLM, embedder: Embedder) -> None:
+def test_vectors_equal_those_of_the_bilm(bilm: BiLM, embedder: Embedder) -> None:
     for words, vectors in zip(SENTENCES, embedder.embed(SENTENCES), strict=True):
         assert vectors.dtype == np.float32
         assert vectors.shape == (3, len(words), 32)
-        np.testing.assert_allclose(vectors, by_hand(bilm, words), atol=1e-6)
+        np.testing.assert_allclose(vectors, run_bilm(bilm, words), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -59,34 +59,34 @@ def test_vectors_are_those_of_the_bilm(bilm: BiLM, embedder: Embedder) -> None:
         (1, lambda v: v[1]),
     ],
 )
-def test_choice_of_layers(embedder: Embedder, layers, pick) -> None:
-    for chosen, everything in zip(
+def test_selected_layers_equal_those_of_all_layers(embedder: Embedder, layers, pick) -> None:
+    for selected, all_layers in zip(
         embedder.embed(SENTENCES, layers=layers), embedder.embed(SENTENCES), strict=True
     ):
-        np.testing.assert_allclose(chosen, pick(everything), atol=1e-6)
+        np.testing.assert_allclose(selected, pick(all_layers), atol=1e-6)
 
 
-def test_the_same_call_twice_is_bit_equal(embedder: Embedder) -> None:
-    sentences = many_sentences(100)
-    embedder.embed(many_sentences(7))  # whatever came before
+def test_repeated_calls_return_identical_vectors(embedder: Embedder) -> None:
+    sentences = random_sentences(100)
+    embedder.embed(random_sentences(7))  # an earlier call must not matter
     first, second = embedder.embed(sentences), embedder.embed(sentences)
     for a, b in zip(first, second, strict=True):
         assert a.tobytes() == b.tobytes()
 
 
 @pytest.mark.parametrize("batch_words", [1, 50, 300, 100_000])
-def test_any_batch_and_any_order_agree(embedder: Embedder, batch_words: int) -> None:
-    sentences = many_sentences(60)
+def test_vectors_do_not_depend_on_batches_or_order(embedder: Embedder, batch_words: int) -> None:
+    sentences = random_sentences(60)
     expected = {i: embedder.embed([words])[0] for i, words in enumerate(sentences)}
     order = list(range(60))
     random.Random(1).shuffle(order)
-    found = embedder.embed([sentences[i] for i in order], batch_words=batch_words)
-    for i, vectors in zip(order, found, strict=True):
+    actual = embedder.embed([sentences[i] for i in order], batch_words=batch_words)
+    for i, vectors in zip(order, actual, strict=True):
         np.testing.assert_allclose(vectors, expected[i], atol=1e-5)
 
 
-def counting(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many distinct words each call of the token encoder gets, from now on."""
+def count_encoded_words(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list to which each call of the token encoder appends its number of words."""
     encoded: list[int] = []
     engine = embedder._runner.engine
     encode = engine.encode
@@ -99,11 +99,11 @@ def counting(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return encoded
 
 
-def test_each_distinct_word_is_encoded_once_for_all_calls(
+def test_each_distinct_word_is_encoded_once_across_calls(
     embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encoded = counting(embedder, monkeypatch)
-    sentences = many_sentences(200)
+    encoded = count_encoded_words(embedder, monkeypatch)
+    sentences = random_sentences(200)
     first = embedder.embed(sentences, batch_words=200)
     distinct = {word for words in sentences for word in words}
     assert sum(encoded) == len(distinct)
@@ -119,15 +119,15 @@ def test_each_distinct_word_is_encoded_once_for_all_calls(
     assert sum(encoded) == 2 * len(distinct) + 1
 
 
-SMALLEST = pytest.mark.parametrize("smallest", [1, 10**9], ids=["packed", "plain"])
+packed_and_plain = pytest.mark.parametrize("smallest", [1, 10**9], ids=["packed", "plain"])
 
 
-@SMALLEST
+@packed_and_plain
 @pytest.mark.parametrize("part", ["forward_lstms.0.input.weight", "encode.embed.weight"])
-def test_an_embedder_owns_its_weights_until_refreshed(
+def test_an_embedder_keeps_its_weights_until_refreshed(
     bilm: BiLM, smallest: int, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Oracle: the biLM by hand, after its weights were changed in place."""
+    """Oracle: the plain biLM, after its weights were changed in place."""
     monkeypatch.setattr(cpu, "_SMALLEST", smallest)
     embedder = Embedder(bilm, device="cpu")
     before = embedder.embed(SENTENCES)
@@ -138,15 +138,15 @@ def test_an_embedder_owns_its_weights_until_refreshed(
     stream = embedder.stream(SENTENCES)
     embedder.refresh()
     after = embedder.embed(SENTENCES)
-    np.testing.assert_allclose(after[0], by_hand(bilm, SENTENCES[0]), atol=1e-6)
+    np.testing.assert_allclose(after[0], run_bilm(bilm, SENTENCES[0]), atol=1e-6)
     assert not np.array_equal(after[0], before[0])
-    for (_, a), b in zip(stream, before, strict=True):  # began with the weights of before
+    for (_, a), b in zip(stream, before, strict=True):  # started before the refresh
         np.testing.assert_array_equal(a, b)
 
 
-@SMALLEST
+@packed_and_plain
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_the_model_passed_in_stays_as_it_is(
+def test_the_model_of_the_caller_is_not_changed(
     bilm: BiLM, smallest: int, precision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cpu, "_SMALLEST", smallest)
@@ -166,11 +166,11 @@ def test_the_model_passed_in_stays_as_it_is(
         assert torch.equal(parameter, before[name][1])
         assert parameter.requires_grad == before[name][2]
     bound = 1e-5 if precision == "fp32" else 0.05
-    np.testing.assert_allclose(vectors, by_hand(bilm.eval(), SENTENCES[0]), atol=bound)
+    np.testing.assert_allclose(vectors, run_bilm(bilm.eval(), SENTENCES[0]), atol=bound)
 
 
-@SMALLEST
-def test_models_made_in_inference_mode_embed(
+@packed_and_plain
+def test_models_loaded_in_inference_mode_can_embed(
     bilm: BiLM, tmp_path: Path, smallest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cpu, "_SMALLEST", smallest)
@@ -179,20 +179,20 @@ def test_models_made_in_inference_mode_embed(
         loaded = elmore.load(tmp_path / "model", device="cpu")
         for embedder in (loaded, Embedder(loaded.bilm, device="cpu"), loaded):
             [vectors, *_] = embedder.embed(SENTENCES)
-            np.testing.assert_allclose(vectors, by_hand(bilm, SENTENCES[0]), atol=1e-6)
+            np.testing.assert_allclose(vectors, run_bilm(bilm, SENTENCES[0]), atol=1e-6)
     [vectors, *_] = loaded.embed([["another"], *SENTENCES[1:]])
-    np.testing.assert_allclose(vectors, by_hand(bilm, ["another"]), atol=1e-6)
+    np.testing.assert_allclose(vectors, run_bilm(bilm, ["another"]), atol=1e-6)
 
 
-@SMALLEST
-def test_threads_share_an_embedder(
+@packed_and_plain
+def test_threads_can_share_an_embedder(
     bilm: BiLM, smallest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Oracle: the same calls one after another."""
+    """Oracle: the same calls in sequence."""
     monkeypatch.setattr(cpu, "_SMALLEST", smallest)
-    monkeypatch.setitem(word_cache._TABLE_ROWS, "cpu", 20)  # replaced all the time
+    monkeypatch.setitem(word_cache._TABLE_ROWS, "cpu", 20)  # so that it is replaced often
     embedder = Embedder(bilm, device="cpu")
-    sentences = many_sentences(120)
+    sentences = random_sentences(120)
     calls = [sentences[i : i + 10] for i in range(0, 120, 10)]
     expected = [embedder.embed(call, carry_state=i % 3 == 0) for i, call in enumerate(calls)]
     barrier = threading.Barrier(4)
@@ -207,13 +207,13 @@ def test_threads_share_an_embedder(
 
     with ThreadPoolExecutor(4) as threads:
         for results in threads.map(work, range(4)):
-            for i, found in results:
-                for a, b in zip(found, expected[i], strict=True):
+            for i, vectors in results:
+                for a, b in zip(vectors, expected[i], strict=True):
                     np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
 
 
-def test_carrying_state_keeps_no_layers(embedder: Embedder) -> None:
-    """And the caller's iterator runs in the caller's own mode."""
+def test_vectors_with_carried_state_own_their_memory(embedder: Embedder) -> None:
+    """The caller's iterator does not run in inference mode."""
 
     def text() -> Iterator[list[str]]:
         for sentence in SENTENCES:
@@ -226,10 +226,12 @@ def test_carrying_state_keeps_no_layers(embedder: Embedder) -> None:
             assert vectors.flags.c_contiguous
 
 
-def test_interleaved_streams(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
-    sentences = many_sentences(40)
+def test_interleaved_streams_do_not_interfere(
+    embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentences = random_sentences(40)
     expected = embedder.embed(sentences)
-    monkeypatch.setitem(word_cache._TABLE_ROWS, "cpu", 10)  # replaced all the time
+    monkeypatch.setitem(word_cache._TABLE_ROWS, "cpu", 10)  # so that it is replaced often
     embedder.refresh()
     first = embedder.stream(sentences, batch_words=20)
     second = embedder.stream(reversed(sentences), batch_words=30)
@@ -239,7 +241,7 @@ def test_interleaved_streams(embedder: Embedder, monkeypatch: pytest.MonkeyPatch
         np.testing.assert_allclose(b.vectors, d, atol=1e-5)
 
 
-def test_a_stream_reads_no_further_than_it_must(embedder: Embedder) -> None:
+def test_a_stream_reads_only_a_few_batches_ahead(embedder: Embedder) -> None:
     read = 0
 
     def endless() -> Iterator[list[str]]:
@@ -264,18 +266,18 @@ def test_strings_are_tokenized_and_lists_are_not(bilm: BiLM) -> None:
     assert by_space.tokens == text.split()
 
 
-def test_carried_state_reads_sentences_as_one_text(bilm: BiLM, embedder: Embedder) -> None:
+def test_carried_state_equals_that_of_the_bilm(bilm: BiLM, embedder: Embedder) -> None:
     state = None
-    found = embedder.embed(SENTENCES, carry_state=True)
-    for words, vectors in zip(SENTENCES, found, strict=True):
+    actual = embedder.embed(SENTENCES, carry_state=True)
+    for words, vectors in zip(SENTENCES, actual, strict=True):
         with torch.no_grad():
             layers, state = bilm(*encode_sentences([words]), state)
         np.testing.assert_allclose(vectors, layers[0, :, 1:-1], atol=1e-6)
     again = embedder.embed(SENTENCES, carry_state=True)
-    assert all(np.array_equal(a, b) for a, b in zip(found, again, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(actual, again, strict=True))
 
 
-def test_nothing_in_nothing_out(embedder: Embedder) -> None:
+def test_empty_input_gives_empty_results(embedder: Embedder) -> None:
     assert embedder.embed([]) == []
     [empty] = embedder.embed([[]])
     assert empty.shape == (3, 0, 32)
@@ -299,18 +301,18 @@ def test_any_text_can_be_embedded(embedder: Embedder, sentences: list) -> None:
         ([["a", None]], "sentence 0, token 1 is NoneType"),
     ],
 )
-def test_what_is_no_sentence_is_refused(embedder: Embedder, sentences, message: str) -> None:
+def test_invalid_sentences_are_rejected(embedder: Embedder, sentences, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         embedder.embed(sentences)
 
 
 @pytest.mark.parametrize("layers", ["last", 3, -1, True])
-def test_layers_that_do_not_exist_are_named(embedder: Embedder, layers) -> None:
+def test_invalid_layers_are_rejected(embedder: Embedder, layers) -> None:
     with pytest.raises(InputError, match="all, top, average or a number from 0 to 2"):
         embedder.embed(SENTENCES, layers=layers)
 
 
-def test_wrong_devices_and_precisions_are_named(bilm: BiLM) -> None:
+def test_invalid_devices_and_precisions_are_rejected(bilm: BiLM) -> None:
     with pytest.raises(InputError, match="device must be auto, cpu, cuda or cuda:NUMBER"):
         Embedder(bilm, device="tpu")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="precision must be fp32, bf16 or int8"):
@@ -321,23 +323,23 @@ def test_wrong_devices_and_precisions_are_named(bilm: BiLM) -> None:
 
 
 @pytest.mark.parametrize("precision", ["bf16", pytest.param("int8", marks=needs_int8)])
-def test_lower_precision_is_close(bilm: BiLM, embedder: Embedder, precision) -> None:
+def test_lower_precision_is_close_to_fp32(bilm: BiLM, embedder: Embedder, precision) -> None:
     expected = embedder.embed(SENTENCES[:2])
-    rough = Embedder(bilm, precision=precision, device="cpu")
-    for a, b in zip(rough.embed(SENTENCES[:2]), expected, strict=True):
+    lower = Embedder(bilm, precision=precision, device="cpu")
+    for a, b in zip(lower.embed(SENTENCES[:2]), expected, strict=True):
         assert a.dtype == np.float32
         cosine = (a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
         assert cosine.min() > 0.99
 
 
-def test_sentence_vectors_pool_the_words(embedder: Embedder) -> None:
+def test_sentence_vectors_pool_word_vectors(embedder: Embedder) -> None:
     vectors = embedder.embed(SENTENCES, layers="average")
     mean = embedder.sentence_vectors(SENTENCES)
-    largest = embedder.sentence_vectors(SENTENCES, pool="max")
-    for i, of_words in enumerate(vectors):
-        if len(of_words):
-            np.testing.assert_allclose(mean[i], of_words.mean(0), atol=1e-6)
-            np.testing.assert_allclose(largest[i], of_words.max(0), atol=1e-6)
+    maximum = embedder.sentence_vectors(SENTENCES, pool="max")
+    for i, word_vectors in enumerate(vectors):
+        if len(word_vectors):
+            np.testing.assert_allclose(mean[i], word_vectors.mean(0), atol=1e-6)
+            np.testing.assert_allclose(maximum[i], word_vectors.max(0), atol=1e-6)
         else:
             assert not mean[i].any()
     assert embedder.sentence_vectors([]).shape == (0, 32)
@@ -349,13 +351,15 @@ def test_word_vectors_are_half_of_layer_0(embedder: Embedder) -> None:
     np.testing.assert_allclose(embedder.word_vectors(words), layer_0[:, :16], atol=1e-6)
 
 
-def test_encode_gives_what_the_bilm_takes(bilm: BiLM, embedder: Embedder) -> None:
+def test_encode_returns_the_input_of_elmo(bilm: BiLM, embedder: Embedder) -> None:
     batch = embedder.encode(["He sat.", ["Banks", "fail"]])
     assert batch.ids.shape == (2, 5, 50)
     assert elmore.Elmo(bilm)(batch)[0].shape == (2, 3, 32)
 
 
-def test_a_task_that_trains_the_bilm_changes_no_vectors(bilm: BiLM, embedder: Embedder) -> None:
+def test_training_the_bilm_does_not_change_the_vectors_of_an_embedder(
+    bilm: BiLM, embedder: Embedder
+) -> None:
     expected = embedder.embed(SENTENCES)
     task = elmore.Elmo(bilm, frozen=False).train()
     with torch.no_grad():
@@ -367,7 +371,7 @@ def test_a_task_that_trains_the_bilm_changes_no_vectors(bilm: BiLM, embedder: Em
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float64", "bfloat16", "f4"])
-def test_dtypes_that_do_not_fit_are_refused(embedder: Embedder, tmp_path: Path, dtype) -> None:
+def test_unsupported_dtypes_are_rejected(embedder: Embedder, tmp_path: Path, dtype) -> None:
     with pytest.raises(InputError, match="dtype must be float32 or float16"):
         embedder.embed(SENTENCES, dtype=dtype)
     with pytest.raises(InputError, match="dtype must be float32 or float16"):
@@ -378,19 +382,19 @@ def test_dtypes_that_do_not_fit_are_refused(embedder: Embedder, tmp_path: Path, 
 @pytest.mark.parametrize(
     "arguments", [{"layers": "last"}, {"dtype": "int8"}, {"batch_words": 0}, {"layers": 7}]
 )
-def test_arguments_are_checked_before_the_first_item(embedder: Embedder, arguments) -> None:
+def test_stream_checks_its_arguments_immediately(embedder: Embedder, arguments) -> None:
     with pytest.raises(InputError):
         embedder.stream([["a"]], **arguments)
     with pytest.raises(TypeError):
         embedder.stream("a string")
 
 
-def test_a_torch_device_is_a_device(bilm: BiLM) -> None:
+def test_device_accepts_a_torch_device(bilm: BiLM) -> None:
     assert Embedder(bilm, device=torch.device("cpu")).device == torch.device("cpu")
     assert elmore.load(device=torch.device("cpu")).device.type == "cpu"
 
 
-def test_a_saved_model_is_loaded_again(embedder: Embedder, tmp_path: Path) -> None:
+def test_a_saved_model_can_be_loaded(embedder: Embedder, tmp_path: Path) -> None:
     embedder.save(tmp_path / "m")
     for a, b in zip(
         elmore.load(tmp_path / "m").embed(SENTENCES), embedder.embed(SENTENCES), strict=True
@@ -403,7 +407,7 @@ def test_a_saved_model_is_loaded_again(embedder: Embedder, tmp_path: Path) -> No
 
 @pytest.fixture
 def saved(bilm: BiLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory whose model counts as large, so that it is packed."""
+    """A model directory; loaded models are packed whatever their size."""
     monkeypatch.setattr(cpu, "_SMALLEST", 1)
     Embedder(bilm, device="cpu").save(tmp_path / "saved")
     return tmp_path / "saved"
@@ -412,7 +416,7 @@ def saved(bilm: BiLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @needs_onednn
 @pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=needs_onednn_bf16)])
 def test_a_loaded_model_holds_each_matrix_once(saved: Path, precision) -> None:
-    """Oracle: the tensors that Python's collector finds in memory."""
+    """Oracle: the parameters that the garbage collector tracks."""
     gc.collect()
     before = {id(x) for x in gc.get_objects() if type(x) is torch.nn.Parameter}
     embedder = elmore.load(saved, device="cpu", precision=precision)
@@ -423,44 +427,45 @@ def test_a_loaded_model_holds_each_matrix_once(saved: Path, precision) -> None:
 
 @needs_onednn
 @pytest.mark.parametrize("precision", ["fp32", "bf16", pytest.param("int8", marks=needs_int8)])
-def test_the_plain_model_is_there_when_asked_for(bilm: BiLM, saved: Path, precision) -> None:
-    """Oracle: the model that was saved."""
+def test_bilm_of_a_loaded_embedder_equals_the_saved_model(
+    bilm: BiLM, saved: Path, precision
+) -> None:
     embedder = elmore.load(saved, device="cpu", precision=precision)
     expected = embedder.embed(SENTENCES)
     embedder.save(saved, overwrite=True)
-    for found in (embedder.bilm, elmore.load(saved, device="cpu", precision=precision).bilm):
-        assert not found.training
-        assert all(parameter.requires_grad for parameter in found.parameters())
+    for loaded in (embedder.bilm, elmore.load(saved, device="cpu", precision=precision).bilm):
+        assert not loaded.training
+        assert all(parameter.requires_grad for parameter in loaded.parameters())
         for name, weight in bilm.state_dict().items():
-            assert torch.equal(found.state_dict()[name], weight)
+            assert torch.equal(loaded.state_dict()[name], weight)
     assert embedder.bilm is embedder.bilm
     for a, b in zip(embedder.embed(SENTENCES), expected, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
 @needs_onednn
-def test_a_loaded_model_is_refreshed(saved: Path, bilm: BiLM) -> None:
-    """From its files, or from `bilm` if that was used. Oracle: the biLM by hand."""
+def test_refresh_takes_the_current_weights_of_a_loaded_model(saved: Path, bilm: BiLM) -> None:
+    """From its files, or from `bilm` after its first use. Oracle: the plain biLM."""
     embedder = elmore.load(saved, device="cpu")
     with torch.no_grad():
         bilm.forward_lstms[0].input.weight.mul_(1.5)
     Embedder(bilm, device="cpu").save(saved, overwrite=True)
     embedder.refresh()
     [vectors, *_] = embedder.embed(SENTENCES)
-    np.testing.assert_allclose(vectors, by_hand(bilm, SENTENCES[0]), atol=1e-6)
+    np.testing.assert_allclose(vectors, run_bilm(bilm, SENTENCES[0]), atol=1e-6)
     with torch.no_grad():
         embedder.bilm.forward_lstms[0].input.weight.mul_(1.5)
     embedder.refresh()
     [vectors, *_] = embedder.embed(SENTENCES)
-    np.testing.assert_allclose(vectors, by_hand(embedder.bilm, SENTENCES[0]), atol=1e-6)
+    np.testing.assert_allclose(vectors, run_bilm(embedder.bilm, SENTENCES[0]), atol=1e-6)
 
 
 @needs_onednn
 @pytest.mark.parametrize(
-    "again", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+    "make_copy", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
 )
-def test_a_packed_model_can_be_copied(saved: Path, again) -> None:
-    """Oracle: the model it is a copy of."""
+def test_a_packed_model_can_be_copied(saved: Path, make_copy) -> None:
+    """Oracle: the original."""
     embedder = elmore.load(saved, device="cpu")
-    for a, b in zip(again(embedder).embed(SENTENCES), embedder.embed(SENTENCES), strict=True):
+    for a, b in zip(make_copy(embedder).embed(SENTENCES), embedder.embed(SENTENCES), strict=True):
         np.testing.assert_array_equal(a, b)

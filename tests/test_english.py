@@ -1,4 +1,4 @@
-"""The English model that ships with elmore: it is small enough, it loads, and it has learned."""
+"""The English model of the package: size, model card and quality."""
 
 import math
 from pathlib import Path
@@ -23,26 +23,26 @@ def english() -> elmore.Embedder:
     return elmore.load(device="cpu")
 
 
-def test_the_package_stays_small() -> None:
+def test_model_files_are_below_the_size_limits() -> None:
     sizes = [path.stat().st_size for path in find_model("en").iterdir()]
     assert max(sizes) < 50 * MEGABYTE
     assert sum(sizes) <= 90 * MEGABYTE
 
 
-def test_it_has_a_card() -> None:
+def test_the_model_card_has_all_sections() -> None:
     card = (find_model("en") / CARD).read_text(encoding="utf-8")
     assert all(part in card for part in ("## Data", "## Training", "## Scores", "## Limits"))
 
 
-def test_context_tells_senses_apart(english: elmore.Embedder) -> None:
-    """The oracle is people, who labeled the occurrences; a word alone has one vector."""
+def test_contextual_layers_separate_senses_better_than_layer_0(english: elmore.Embedder) -> None:
+    """Oracle: occurrences with hand-labeled senses."""
     for word in embed_senses(english, read_senses(EXAMPLES / "senses.tsv")):
-        alone, *in_context = word.accuracies()
-        assert max(in_context) > alone + 0.3, word.word
+        layer_0, *contextual = word.accuracies()
+        assert max(contextual) > layer_0 + 0.3, word.word
 
 
-def test_it_predicts_words() -> None:
-    """The oracle is chance: 100,003 words, guessed evenly, have that perplexity."""
+def test_perplexity_is_far_below_chance() -> None:
+    """Oracle: a uniform distribution over the vocabulary has a perplexity of 100,003."""
     model, vocabulary, *_ = read_language_model(Path("en"))
     lines = (EXAMPLES / "corpus.txt").read_text(encoding="utf-8").splitlines()
     result = measure_perplexity(model, vocabulary, [line.split() for line in lines[:40]])
@@ -52,7 +52,7 @@ def test_it_predicts_words() -> None:
     assert result.backward < 250
 
 
-def test_the_same_word_differs_by_sentence(english: elmore.Embedder) -> None:
+def test_a_word_has_different_vectors_in_different_sentences(english: elmore.Embedder) -> None:
     river, rates = english.embed([["the", "bank", "of", "a", "river"], ["the", "bank", "pays"]])
     np.testing.assert_array_equal(river[0, 1], rates[0, 1])
     assert np.abs(river[2, 1] - rates[2, 1]).max() > 0.1
@@ -60,7 +60,7 @@ def test_the_same_word_differs_by_sentence(english: elmore.Embedder) -> None:
 
 @pytest.fixture(scope="module")
 def sentences() -> list[list[str]]:
-    """Every second sentence of the example corpus: 257, with 3,200 words."""
+    """Every second sentence of the example corpus: 257 sentences, 3,200 words."""
     lines = (EXAMPLES / "corpus.txt").read_text(encoding="utf-8").splitlines()
     return [line.split() for line in lines[::2]]
 
@@ -70,9 +70,9 @@ def exact(english: elmore.Embedder, sentences: list[list[str]]) -> np.ndarray:
     return np.concatenate(english.embed(sentences), axis=1)  # (J, N, D)
 
 
-# The lowest and the mean cosine of a layer. Measured over the whole corpus: bf16 0.99988 and
-# 0.999988; int8 0.9992 and 0.99976, or 0.9981 and 0.99927 with the 7-bit activations of a CPU
-# without VNNI.
+# Bounds on the lowest and the mean cosine of a layer. Measured on the whole corpus: bf16 0.99988
+# and 0.999988; int8 0.9992 and 0.99976; int8 on CPUs without VNNI, which have 7-bit activations,
+# 0.9981 and 0.99927.
 INT8 = (0.999, 0.9997) if torch.cpu._is_vnni_supported() else (0.997, 0.999)
 
 
@@ -80,13 +80,13 @@ INT8 = (0.999, 0.9997) if torch.cpu._is_vnni_supported() else (0.997, 0.999)
     ("precision", "lowest", "mean"),
     [("bf16", 0.9998, 0.99998), pytest.param("int8", *INT8, marks=needs_int8)],
 )
-def test_lower_precision_stays_close(
+def test_lower_precision_is_close_to_float32(
     exact: np.ndarray, sentences: list[list[str]], precision, lowest: float, mean: float
 ) -> None:
     """Oracle: float32. Cosines of all words, layer by layer."""
     embedder = elmore.load(device="cpu", precision=precision)
-    found = np.concatenate(embedder.embed(sentences), axis=1)
-    lengths = np.linalg.norm(found, axis=-1) * np.linalg.norm(exact, axis=-1)
-    cosines = (found * exact).sum(axis=-1, dtype=np.float64) / lengths
+    vectors = np.concatenate(embedder.embed(sentences), axis=1)
+    norms = np.linalg.norm(vectors, axis=-1) * np.linalg.norm(exact, axis=-1)
+    cosines = (vectors * exact).sum(axis=-1, dtype=np.float64) / norms
     assert cosines.min() > lowest
     assert cosines.mean(axis=1).min() > mean

@@ -1,4 +1,4 @@
-"""The examples run."""
+"""The demo runs and writes its files."""
 
 import runpy
 from pathlib import Path
@@ -12,7 +12,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 COLUMN = 50  # where the second column starts
 
 
-def test_demo_shows_neighbors_and_writes_its_files(
+def test_the_demo_prints_neighbors_and_writes_its_files(
     embedder: Embedder,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -24,10 +24,10 @@ def test_demo_shows_neighbors_and_writes_its_files(
 
     printed = capsys.readouterr().out.splitlines()
     assert max(map(len, printed)) <= 100
-    # Layer 0 sees the word alone: next to it is the same word, whatever it means there.
-    alone = [line[COLUMN:] for line in printed if line[COLUMN:].count("[play]") == 1]
-    assert len(alone) == 2 * 5
-    assert all(line.strip().startswith("1.000") for line in alone)
+    # In layer 0, all occurrences of a word have the same vector, so they are nearest neighbors.
+    layer_0 = [line[COLUMN:] for line in printed if line[COLUMN:].count("[play]") == 1]
+    assert len(layer_0) == 2 * 5
+    assert all(line.strip().startswith("1.000") for line in layer_0)
     assert (tmp_path / "demo-output" / "senses.png").stat().st_size > 0
     sentences = (EXAMPLES / "sample.txt").read_text(encoding="utf-8").splitlines()
     rows = list(read_vectors(tmp_path / "demo-output" / "vectors.parquet"))

@@ -20,7 +20,7 @@ SENTENCES = [["The", "bank", "of", "the", "river"], ["Banks", "fail"], []]
 
 
 def elmo_vector(gamma: float, w: list[float], h: list[list[float]]) -> list[float]:
-    """Eq. (1) for one token: h[j] is its vector in layer j. No torch, no shared code."""
+    """Compute Eq. (1) for one token, without torch. h[j] is its vector in layer j."""
     z = sum(math.exp(w_j) for w_j in w)
     return [
         gamma * sum(math.exp(w_j) / z * h_j[d] for w_j, h_j in zip(w, h, strict=True))
@@ -28,7 +28,7 @@ def elmo_vector(gamma: float, w: list[float], h: list[list[float]]) -> list[floa
     ]
 
 
-def test_matches_equation_1() -> None:
+def test_scalar_mix_equals_equation_1() -> None:
     mix = ScalarMix(3)
     w, gamma = [0.3, -1.2, 2.0], 0.7
     with torch.no_grad():
@@ -42,14 +42,14 @@ def test_matches_equation_1() -> None:
             assert mixed[b, t].tolist() == pytest.approx(expected, abs=1e-6)
 
 
-def test_starts_as_the_average_and_learns_everything() -> None:
+def test_the_initial_mix_is_the_average_of_the_layers() -> None:
     mix = ScalarMix(3)
     layers = torch.randn(2, 3, 4, 5)
     torch.testing.assert_close(mix(layers), layers.mean(dim=1))
     assert {name for name, _ in mix.named_parameters()} == {"w", "gamma"}
 
 
-def test_fixed_weights_are_before_the_softmax_and_gamma_is_fixed_too() -> None:
+def test_fixed_weights_are_given_before_the_softmax_and_fix_gamma() -> None:
     mix = ScalarMix(3, weights=[1.0, 2.0, 3.0])
     h = torch.randn(1, 3, 1, 2)
     expected = elmo_vector(1.0, [1.0, 2.0, 3.0], h[0, :, 0].tolist())
@@ -60,7 +60,7 @@ def test_fixed_weights_are_before_the_softmax_and_gamma_is_fixed_too() -> None:
 @pytest.mark.parametrize(
     ("weights", "pick"), [("top", lambda h: h[:, -1]), ("average", lambda h: h.mean(1))]
 )
-def test_top_and_average_learn_gamma_alone(weights: str, pick) -> None:
+def test_only_gamma_is_learned_with_top_and_average(weights: str, pick) -> None:
     mix = ScalarMix(3, weights=weights)  # type: ignore[arg-type]
     layers = torch.randn(2, 3, 4, 5)
     torch.testing.assert_close(mix(layers), pick(layers))
@@ -68,7 +68,7 @@ def test_top_and_average_learn_gamma_alone(weights: str, pick) -> None:
     assert mix.penalty() == 0
 
 
-def test_penalty_is_the_squared_norm() -> None:
+def test_the_penalty_is_the_squared_norm_of_the_weights() -> None:
     mix = ScalarMix(3)
     with torch.no_grad():
         mix.w.copy_(torch.tensor([1.0, -2.0, 3.0]))
@@ -77,38 +77,38 @@ def test_penalty_is_the_squared_norm() -> None:
     assert mix.w.grad.tolist() == [2, -4, 6]
 
 
-def test_layer_norm_per_token_matches_torch() -> None:
+def test_layer_norm_per_token_equals_torch() -> None:
     layers = torch.randn(2, 3, 4, 5)
     expected = torch.nn.LayerNorm(5, elementwise_affine=False)(layers).mean(dim=1)
     for name in (True, "token"):
         torch.testing.assert_close(ScalarMix(3, layer_norm=name)(layers), expected)
 
 
-def norm_of_the_released_code(layer: np.ndarray, real: np.ndarray) -> np.ndarray:
-    """One mean and variance over all real positions and features of the batch."""
-    values = layer[real]
+def normalize_batch(layer: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Normalize by one mean and variance over all tokens in `mask` and all dimensions."""
+    values = layer[mask]
     return (layer - values.mean()) / np.sqrt(values.var() + 1e-12)
 
 
 @pytest.mark.parametrize("convention", ["allennlp", "bilm-tf"])
-def test_layer_norm_of_the_released_programs(bilm: BiLM, convention: str) -> None:
-    """AllenNLP counts the boundaries, bilm-tf does not."""
+def test_layer_norm_of_the_released_programs_equals_numpy(bilm: BiLM, convention: str) -> None:
+    """The statistics of AllenNLP include boundary tokens, those of bilm-tf do not."""
     batch = encode_sentences(SENTENCES)
     elmo = Elmo(bilm, layer_norm=convention, dropout=0.0)  # type: ignore[arg-type]
     [mixed] = elmo(batch)
     layers = bilm(*batch).layers.detach().numpy()
     lengths = [len(words) for words in SENTENCES]
-    real = np.zeros(batch.mask.shape, dtype=bool)
+    counted = np.zeros(batch.mask.shape, dtype=bool)
     for row, n in enumerate(lengths):
-        real[row, (slice(0, n + 2) if convention == "allennlp" else slice(1, n + 1))] = True
-    normed = [norm_of_the_released_code(layers[:, j], real) for j in range(3)]
+        counted[row, (slice(0, n + 2) if convention == "allennlp" else slice(1, n + 1))] = True
+    normed = [normalize_batch(layers[:, j], counted) for j in range(3)]
     expected = np.mean(normed, axis=0)
     for row, n in enumerate(lengths):
         np.testing.assert_allclose(mixed[row, :n].detach(), expected[row, 1 : n + 1], atol=1e-5)
         assert not mixed[row, n:].any()
 
 
-def test_wrong_numbers_of_layers_are_named() -> None:
+def test_wrong_numbers_of_layers_are_rejected() -> None:
     with pytest.raises(InputError, match="expected 3 layers to mix, got 2"):
         ScalarMix(3)(torch.randn(1, 2, 4, 5))
     with pytest.raises(InputError, match="learned, average, top or 3 numbers"):
@@ -126,10 +126,10 @@ def test_elmo_runs_the_bilm_once_for_all_mixes(bilm: BiLM, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("smallest", [1, 10**9], ids=["packed", "plain"])
-def test_a_frozen_elmo_is_not_changed_by_others(
+def test_a_frozen_elmo_does_not_change_if_another_trains_the_same_bilm(
     bilm: BiLM, smallest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second Elmo on the same biLM trains it; an Embedder and the first Elmo do not notice."""
+    """The vectors of an Embedder do not change either."""
     monkeypatch.setattr(cpu, "_SMALLEST", smallest)
     batch = encode_sentences(SENTENCES)
     first, embedder = Elmo(bilm, dropout=0.0), Embedder(bilm, device="cpu")
@@ -147,10 +147,10 @@ def test_a_frozen_elmo_is_not_changed_by_others(
 
 
 @pytest.mark.parametrize("smallest", [1, 10**9], ids=["packed", "plain"])
-def test_a_frozen_elmo_follows_its_own_weights(
+def test_a_frozen_elmo_uses_its_current_weights(
     bilm: BiLM, smallest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Oracle: the plain biLM with the weights that were loaded, cast or changed."""
+    """Oracle: the plain biLM, after weights were loaded, cast, or changed in place."""
     monkeypatch.setattr(cpu, "_SMALLEST", smallest)
     batch = encode_sentences(SENTENCES)
     elmo = Elmo(BiLM(bilm.config), dropout=0.0)
@@ -176,16 +176,18 @@ def test_a_frozen_elmo_follows_its_own_weights(
     torch.testing.assert_close(elmo(batch)[0], average())
 
 
-@pytest.mark.parametrize("again", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
-def test_an_elmo_in_use_can_be_copied(bilm: BiLM, again, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("make_copy", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_an_elmo_can_be_copied_after_its_first_call(
+    bilm: BiLM, make_copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cpu, "_SMALLEST", 1)
     batch = encode_sentences(SENTENCES)
     elmo = Elmo(bilm, dropout=0.0)
     [expected] = elmo(batch)
-    torch.testing.assert_close(again(elmo)(batch)[0], expected)
+    torch.testing.assert_close(make_copy(elmo)(batch)[0], expected)
 
 
-def test_words_line_up_and_padding_is_zero(bilm: BiLM) -> None:
+def test_boundary_tokens_are_removed_and_padding_is_zero(bilm: BiLM) -> None:
     batch = encode_sentences(SENTENCES)
     [mixed] = Elmo(bilm, dropout=0.0)(batch)
     average = bilm(*batch).layers.mean(dim=1)
@@ -194,13 +196,13 @@ def test_words_line_up_and_padding_is_zero(bilm: BiLM) -> None:
     assert not mixed[2].any()
 
 
-def test_boundaries_stay_when_asked(bilm: BiLM) -> None:
+def test_keep_boundaries_returns_boundary_tokens(bilm: BiLM) -> None:
     batch = encode_sentences(SENTENCES)
     [mixed] = Elmo(bilm, dropout=0.0, keep_boundaries=True)(batch)
     torch.testing.assert_close(mixed, bilm(*batch).layers.mean(dim=1))
 
 
-def test_a_frozen_bilm_keeps_its_weights_and_has_no_dropout(bilm: BiLM) -> None:
+def test_a_frozen_bilm_has_no_gradients_and_no_dropout(bilm: BiLM) -> None:
     elmo = Elmo(bilm, dropout=0.0).train()
     batch = encode_sentences(SENTENCES)
     first, second = elmo(batch)[0], elmo(batch)[0]
@@ -210,31 +212,31 @@ def test_a_frozen_bilm_keeps_its_weights_and_has_no_dropout(bilm: BiLM) -> None:
     assert elmo.mixes[0].w.grad is not None
 
 
-def test_an_unfrozen_bilm_learns(bilm: BiLM) -> None:
+def test_an_unfrozen_bilm_has_gradients(bilm: BiLM) -> None:
     elmo = Elmo(bilm, dropout=0.0, frozen=False)
     elmo(encode_sentences(SENTENCES))[0].square().sum().backward()
     assert all(p.grad is not None for p in bilm.parameters())
 
 
-def test_projection_sets_the_width(bilm: BiLM) -> None:
+def test_projection_dim_sets_the_output_dimension(bilm: BiLM) -> None:
     elmo = Elmo(bilm, num_mixes=2, projection_dim=7)
     assert elmo.dim == 7
     assert [x.shape for x in elmo(encode_sentences(SENTENCES))] == [(3, 5, 7)] * 2
 
 
-def test_dropout_is_on_each_representation(bilm: BiLM) -> None:
+def test_each_representation_has_its_own_dropout_mask(bilm: BiLM) -> None:
     elmo = Elmo(bilm, num_mixes=2, dropout=0.5).train()
     a, b = elmo(encode_sentences(SENTENCES))
     assert 0.2 < (a[0] == 0).float().mean() < 0.8
     assert not torch.equal(a == 0, b == 0)
 
 
-def test_no_sentences_give_no_vectors(bilm: BiLM) -> None:
+def test_empty_batches_give_empty_results(bilm: BiLM) -> None:
     assert Elmo(bilm)(encode_sentences([]))[0].shape == (0, 0, 32)
     assert Elmo(bilm)(encode_sentences([[]]))[0].shape == (1, 0, 32)
 
 
-def test_pooling_counts_words_alone() -> None:
+def test_pooling_ignores_padding() -> None:
     vectors = torch.tensor([[[1.0, -5], [3, -7], [99, 99]], [[9, 9], [9, 9], [9, 9]]])
     mask = torch.tensor([[True, True, False], [False, False, False]])
     assert mean_pool(vectors, mask).tolist() == [[2, -6], [0, 0]]

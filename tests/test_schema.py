@@ -1,4 +1,4 @@
-"""Settings from mappings. More invalid values are in tests/checkpoint/test_directory.py."""
+"""Dataclasses from mappings. tests/checkpoint/test_directory.py has more invalid values."""
 
 from dataclasses import asdict, dataclass, field
 
@@ -20,12 +20,12 @@ class Outer:
     inner: Inner = field(default_factory=Inner)
 
 
-def test_round_trip() -> None:
+def test_a_config_survives_a_round_trip() -> None:
     config = BiLMConfig.tiny()
     assert from_mapping(BiLMConfig, asdict(config), "here") == config
 
 
-def test_nested_tables_and_integers_for_floats() -> None:
+def test_nested_tables_are_read_and_integers_become_floats() -> None:
     actual = from_mapping(Outer, {"name": "a", "inner": {"rate": 1}}, "here")
     assert actual == Outer(name="a", inner=Inner(rate=1.0))
     assert isinstance(actual.inner.rate, float)
@@ -41,7 +41,7 @@ def test_nested_tables_and_integers_for_floats() -> None:
         ({"name": "a", "zzz": 1}, "unknown setting 'zzz'; known: name, inner"),
     ],
 )
-def test_invalid_settings_are_named(values: dict, message: str) -> None:
+def test_errors_name_the_invalid_setting(values: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         from_mapping(Outer, values, "here")
 
@@ -71,7 +71,7 @@ class Ranges:
         ({"pair": (0.1, 1.0)}, r"here.pair must lie in .* got \(0.1, 1.0\)"),
     ],
 )
-def test_values_out_of_range_are_named(change: dict, message: str) -> None:
+def test_errors_name_the_value_out_of_range(change: dict, message: str) -> None:
     assert Ranges() == Ranges(size=3)
     with pytest.raises(InputError, match=message):
         Ranges(**change)

@@ -1,4 +1,4 @@
-"""Oracles: losses of bilm-tf in numpy; sampling in a loop; the full softmax over all words."""
+"""Oracles: losses of bilm-tf in numpy; sampling in a loop; full softmax if all words are drawn."""
 
 import math
 

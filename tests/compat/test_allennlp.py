@@ -31,7 +31,7 @@ def release(tmp_path: Path) -> Release:
 
 
 def expected_layers(release: Release) -> list[list[np.ndarray]]:
-    """Return all layers of BATCHES, boundary tokens included, with each row's state carried."""
+    """Return all layers of BATCHES, with boundary tokens and with the state of each row carried."""
     states: dict[int, released_bilm.State] = {}
     expected = []
     for batch in BATCHES:
@@ -230,9 +230,9 @@ def test_embed_file_with_sentence_keys_and_invalid_input(release: Release, tmp_p
         assert set(forgotten) == {"0", "1"}
     with pytest.raises(InputError, match="line 2 is blank"):
         embedder.embed_file(["a", " ", "b"], tmp_path / "x.h5")
-    with pytest.raises(InputError, match="requires distinct sentences"):
+    with pytest.raises(InputError, match="all different"):
         embedder.embed_file(["a", "a"], tmp_path / "x.h5", use_sentence_keys=True)
-    with pytest.raises(InputError, match="distinct sentences without '/'"):
+    with pytest.raises(InputError, match="all different and have no '/'"):
         embedder.embed_file(["a/b"], tmp_path / "x.h5", use_sentence_keys=True)
     with pytest.raises(InputError, match="output_format must be"):
         embedder.embed_file(["a"], tmp_path / "x.h5", "last")  # type: ignore[arg-type]
