@@ -125,7 +125,7 @@ def kill_at_points(folder: Path, command: list[str], changes: list[Change]) -> N
     for point, expected in enumerate(changes):
         run = folder / f"{point}"
         if wait(start(run, command, killer(point))) != -signal.SIGKILL:
-            sys.exit(f"the command is not deterministic: no {expected}")
+            sys.exit(f"this change did not happen again: {expected}")
         complete(run, command)
 
 
