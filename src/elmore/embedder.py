@@ -79,7 +79,7 @@ def load(
 
 
 class Embedder:
-    """A frozen biLM that takes sentences as people have them and returns numpy arrays.
+    """A frozen biLM that embeds strings or token lists and returns numpy arrays.
 
     A sentence has one set of vectors, to rounding, whatever else is in its batch and whatever was
     embedded before. Token vectors are cached from call to call. Several threads may share an
@@ -212,13 +212,13 @@ class Embedder:
         runner = self._runner
         runner.engine.check_process()
 
-        def choose(every: Float[Tensor, "J N D"]) -> Tensor:
-            return _choose(every, layers).to(getattr(torch, dtype))
+        def select(every: Float[Tensor, "J N D"]) -> Tensor:
+            return _select(every, layers).to(getattr(torch, dtype))
 
         tokenized = self._tokenize(sentences)
         if carry_state:
-            return runner.stream_with_state(tokenized, choose)
-        return runner.stream(tokenized, choose, max_words=batch_words or self._batch_words())
+            return runner.stream_with_state(tokenized, select)
+        return runner.stream(tokenized, select, max_words=batch_words or self._batch_words())
 
     def sentence_vectors(
         self,
@@ -314,7 +314,7 @@ def check_dtype(dtype: str) -> None:
         raise InputError(f"dtype must be float32 or float16, got {dtype!r}")
 
 
-def _choose(layers: Float[Tensor, "J N D"], which: Layers) -> Float[Tensor, "*J N D"]:
+def _select(layers: Float[Tensor, "J N D"], which: Layers) -> Float[Tensor, "*J N D"]:
     if which == "all":
         return layers
     if which == "average":
@@ -323,7 +323,7 @@ def _choose(layers: Float[Tensor, "J N D"], which: Layers) -> Float[Tensor, "*J 
 
 
 def find_device(device: Device) -> torch.device:
-    """Return the device that is meant, or raise with those that exist."""
+    """Return the `torch.device` for a name; raise `InputError` if there is none."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):

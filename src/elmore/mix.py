@@ -106,7 +106,7 @@ class Elmo(nn.Module):
         weights: See `ScalarMix`.
         layer_norm: See `ScalarMix`.
         dropout: On each representation.
-        frozen: Keep the biLM as it is. Otherwise the task trains it too.
+        frozen: Do not train the biLM.
         keep_boundaries: Return the vectors of `<S>` and `</S>` as well.
         projection_dim: Map each representation to this width, linearly.
     """
@@ -158,9 +158,9 @@ class Elmo(nn.Module):
         return self._runner(ids, mask, state)
 
     def refresh(self) -> None:
-        """Take the current weights of a frozen `bilm`, if they were changed in place.
+        """Take the current weights of a frozen `bilm`; call it after changing them in place.
 
-        Loading a state dict, and moving the module to another device or dtype, does this.
+        Loading a state dict or moving the module refreshes automatically.
         """
         self._runner = None
 

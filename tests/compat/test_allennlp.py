@@ -230,9 +230,9 @@ def test_embed_file_with_sentence_keys_and_invalid_input(release: Release, tmp_p
         assert set(forgotten) == {"0", "1"}
     with pytest.raises(InputError, match="line 2 is blank"):
         embedder.embed_file(["a", " ", "b"], tmp_path / "x.h5")
-    with pytest.raises(InputError, match="all different"):
+    with pytest.raises(InputError, match="distinct sentences"):
         embedder.embed_file(["a", "a"], tmp_path / "x.h5", use_sentence_keys=True)
-    with pytest.raises(InputError, match="all different and have no '/'"):
+    with pytest.raises(InputError, match="distinct sentences without '/'"):
         embedder.embed_file(["a/b"], tmp_path / "x.h5", use_sentence_keys=True)
     with pytest.raises(InputError, match="output_format must be"):
         embedder.embed_file(["a"], tmp_path / "x.h5", "last")  # type: ignore[arg-type]

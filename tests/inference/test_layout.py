@@ -66,7 +66,7 @@ def test_the_longest_remaining_sentence_is_added_to_the_shortest_row(
         shortest = lengths.index(min(lengths))
         expected[i] = lengths[shortest], shortest
         lengths[shortest] += sizes[i]
-    starts, rows, longest = layout_module._share_out(np.array(sizes, dtype=np.int64), B)
+    starts, rows, longest = layout_module._assign_rows(np.array(sizes, dtype=np.int64), B)
     assert dict(enumerate(zip(starts.tolist(), rows.tolist(), strict=True))) == expected
     assert longest == max([*lengths, 0])
 

@@ -21,7 +21,7 @@ from elmore.text.sentences import BOS_WORD, EOS_WORD, EncodeWords, frame
 _BATCHES_AHEAD = {"cpu": 0, "cuda": 2}
 
 Choose = Callable[[Float[Tensor, "J N D"]], Float[Tensor, "*J N D"]]
-"""All layers to those that are wanted."""
+"""Selects layers."""
 
 
 class Embedded(NamedTuple):
@@ -32,7 +32,7 @@ class Embedded(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Sentences one after another: thousands of lists would keep the host busy."""
+    """Sentences one after another, as one flat list: creating thousands of lists is slow."""
 
     words: list[str]
     lengths: list[int]

@@ -138,7 +138,7 @@ class PackedLSTM:
             x: The input of each token.
             steps: The number of tokens at each position.
             state: The state of each sentence, longest sentence first.
-            words: Equal numbers mark equal inputs, which are multiplied once.
+            words: Word ids; inputs with equal ids are multiplied once.
         """
         h, cell = state.output, 2 * state.cell.float()
         output = torch.empty_like(x)
@@ -175,21 +175,21 @@ class PackedLSTM:
     def _input_gates(
         self, x: Float[Tensor, "N D"], steps: Sequence[int], words: Sequence[int]
     ) -> Iterator[tuple[int, Float[Tensor, "n G"]]]:
-        """Yield, step by step, the place of its first token and the input's share of the gates.
+        """Yield, for each step, the index of its first token and W x + b of its tokens.
 
-        There is no recurrence in it, so it is one product for the distinct words of many steps.
-        All steps at once would take 4H values per token, too much for a very long sentence.
+        This needs no recurrence, so it is one product for the distinct words of many steps. All
+        steps at once would take 4H values per token, too much for a very long sentence.
         """
-        most = max(1, _GATE_BYTES // (4 * self._cell_dim * x.element_size()))
-        for starts, counts in _group_steps(steps, words, most):
+        max_distinct = max(1, _GATE_BYTES // (4 * self._cell_dim * x.element_size()))
+        for starts, counts in _group_steps(steps, words, max_distinct):
             start, end = starts[0], starts[-1] + counts[-1]
             distinct, inverse = torch.tensor(words[start:end]).unique(return_inverse=True)
             if len(distinct) == end - start:
                 yield from zip(starts, self._input(x[start:end]).split(counts), strict=True)
             else:
-                once = x.new_empty(len(distinct), x.shape[1])
-                once[inverse] = x[start:end]
-                gates = self._input(once)
+                distinct_inputs = x.new_empty(len(distinct), x.shape[1])
+                distinct_inputs[inverse] = x[start:end]
+                gates = self._input(distinct_inputs)
                 for first, rows in zip(starts, inverse.split(counts), strict=True):
                     yield first, gates.index_select(0, rows)
                 del gates
@@ -222,9 +222,9 @@ def _by_position(
 
 
 def _group_steps(
-    steps: Sequence[int], words: Sequence[int], most: int
+    steps: Sequence[int], words: Sequence[int], max_distinct: int
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Group steps so that each group has up to `most` distinct words, or is a single step.
+    """Group steps so that each group has up to `max_distinct` distinct words, or is a single step.
 
     Yields, for the steps of a group, the place of the first token and the number of tokens.
     """
@@ -234,7 +234,7 @@ def _group_steps(
     start = 0
     for count in steps:
         of_step = set(words[start : start + count])
-        if starts and len(distinct | of_step) > most:
+        if starts and len(distinct | of_step) > max_distinct:
             yield starts, counts
             starts, counts, distinct = [], [], set()
         starts.append(start)

@@ -1,7 +1,7 @@
 """The contract of all engines: rows of a table of token vectors in, layers out.
 
-A batch of sentences is one array of rows, sentence after sentence, and the length of each. How
-an engine sorts, pads or packs them is its own business.
+A batch of sentences is one array of rows, sentence after sentence, and the length of each. Each
+engine sorts, pads or packs them as it needs.
 
 B sentences, N tokens of all sentences, V token vectors, C characters, D dim, J = L + 1 layers.
 """
@@ -48,7 +48,7 @@ class Engine(ABC):
 
     @abstractmethod
     def encode(self, ids: Int[Tensor, "N ..."]) -> Float[Tensor, "N D"]:
-        """Return the token vector x_k of each word, however many there are."""
+        """Return the token vector x_k of each word."""
 
     @abstractmethod
     def run_with_state(
@@ -118,10 +118,9 @@ class Engine(ABC):
 
 @contextmanager
 def frozen(device: torch.device) -> Iterator[None]:
-    """Compute as an engine does whatever the caller has set: no gradients, no autocast.
+    """Disable gradients and autocast, whatever the caller has set.
 
-    The results are ordinary tensors, which a task may use in its own graph: inference tensors
-    can't be saved for a backward pass.
+    Results are not inference tensors, so autograd can use them.
     """
     with torch.inference_mode(False), torch.no_grad(), torch.autocast(device.type, enabled=False):
         yield

@@ -1,4 +1,4 @@
-"""Vectors of a batch to the host, while the device computes the next batch.
+"""Copies vectors to the host while the device computes the next batch.
 
 J layers, N words of a batch, W words of a sentence, D dim.
 """

@@ -47,7 +47,7 @@ def pack(tokens: Int[np.ndarray, " N"], lengths: Int[np.ndarray, " S"]) -> Layou
     """Put sentences into up to 512 rows, several in a row; the longest decides how many rows."""
     rows = min(_MAX_ROWS, int(lengths.sum()) // max(1, int(lengths.max(initial=0))))
     B = 1 << max(rows, 1).bit_length() - 1
-    start, row, T = _share_out(lengths, B)
+    start, row, T = _assign_rows(lengths, B)
     T = _round_up(T)
     # The backward direction reads a row from its end: place p is T - 1 - p there.
     return _lay_out(tokens, lengths, np.stack([start, T - start - lengths]), row, (T, B))
@@ -88,12 +88,12 @@ def _lay_out(
     return layout
 
 
-def _share_out(
+def _assign_rows(
     lengths: Int[np.ndarray, " S"], B: int
 ) -> tuple[Int[np.ndarray, " S"], Int[np.ndarray, " S"], int]:
     """Return the place where each sentence starts, its row, and the length of the longest row.
 
-    Longest sentence first, each goes to the row that is shortest so far.
+    Greedy: the longest remaining sentence is added to the shortest row.
     """
     order = np.argsort(-lengths, kind="stable")
     rows = list(range(B))  # a heap of length * B + row: integers compare fast

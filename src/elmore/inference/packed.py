@@ -61,7 +61,7 @@ class PackedLinear(nn.Module):
         self._bias = None if bias is None else bias.detach()
 
     def forward(self, x: Float[Tensor, "*batch I"]) -> Float[Tensor, "*batch O"]:
-        """Multiply."""
+        """Return x W^T + b."""
         return torch.ops.mkldnn._linear_pointwise(
             x.contiguous(), self._weight, self._bias, "none", [], ""
         )
@@ -80,7 +80,7 @@ class PackedConv1d(PackedLinear):
         self._width = weight.shape[2]
 
     def forward(self, x: Float[Tensor, "N E C"]) -> Float[Tensor, "N F P"]:
-        """Convolve."""
+        """Return the convolution of x."""
         windows = x.unfold(2, self._width, 1).transpose(1, 2)  # (N, P, E, width)
         return super().forward(windows.flatten(2)).transpose(1, 2)
 
@@ -102,7 +102,7 @@ class PackedInt8(nn.Module):
         self._reduce_range = not has_vnni()
 
     def forward(self, x: Float[Tensor, "*batch I"]) -> Float[Tensor, "*batch O"]:
-        """Multiply."""
+        """Return x W^T + b."""
         return torch.ops.quantized.linear_dynamic(x, self._weight, self._reduce_range)
 
 

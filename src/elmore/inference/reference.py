@@ -38,7 +38,7 @@ def encode_by_length(
 
 
 class ReferenceEngine(Engine):
-    """A biLM as it is."""
+    """Runs the plain biLM."""
 
     def __init__(self, bilm: BiLM) -> None:
         weight = next(bilm.parameters())

@@ -69,7 +69,7 @@ class Waves:
         start_output: Float[Tensor, "2*L b D"],
         start_cell: Float[Tensor, "2*L b H"],
     ) -> list[Tensor]:
-        """Return the output (T, 2, B, D) of each layer, then the output and cell after the end.
+        """Return the output (T, 2, B, D) of each layer, then output and cell after the last token.
 
         Args:
             x: Token vectors, each direction in the order in which it reads.
@@ -98,17 +98,17 @@ class Waves:
         residual = 2 if self._residual else lanes  # the first lane that adds its input
         grid = (triton.cdiv(B, TILE_ROWS), triton.cdiv(D, TILE_COLUMNS), lanes)
         for wave in range(waves):
-            here, there = xh[wave % 2], xh[1 - wave % 2]
-            multiply(here, self._w.mT, pre)
+            current, following = xh[wave % 2], xh[1 - wave % 2]
+            multiply(current, self._w.mT, pre)
             gates(pre, self._bias, cell, cell, keep[wave], start_cell, m, self._cell_clip)
             multiply(m, self._p_parts, h_parts)
             _pass_on[grid](
-                h_parts, here, there, x[min(wave + 1, T - 1)], keep[wave + 1], start_output,
+                h_parts, current, following, x[min(wave + 1, T - 1)], keep[wave + 1], start_output,
                 out[wave], self._projection_clip, B, start_output.stride(0), start_output.stride(1),
                 D, S, lanes, residual, TILE_ROWS, TILE_COLUMNS,
             )  # fmt: skip
             if (j := wave - T + 1) >= 0:  # layer j has read its last token
-                end_output[2 * j : 2 * j + 2] = there[2 * j : 2 * j + 2, :, D:]
+                end_output[2 * j : 2 * j + 2] = following[2 * j : 2 * j + 2, :, D:]
                 end_cell[2 * j : 2 * j + 2] = cell[2 * j : 2 * j + 2]
         return [*(out[j : j + T, 2 * j : 2 * j + 2] for j in range(L)), end_output, end_cell]
 
@@ -118,14 +118,14 @@ class Waves:
 
 @triton.jit(do_not_specialize=["B"])
 def _pass_on(
-    parts, here, there, x, keep, start, out, clip, B, start_lane, start_row,
+    parts, current, following, x, keep, start, out, clip, B, start_lane, start_row,
     D: tl.constexpr, S: tl.constexpr, LANES: tl.constexpr, RESIDUAL: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Compute h = clip(sum of the parts), and put it where the next wave reads it.
 
-    `here` and `there` are [x; h] of all lanes in this wave and in the next. Lanes from RESIDUAL
-    on add their input.
+    `current` and `following` are [x; h] of all lanes in this wave and in the next. Lanes from
+    RESIDUAL on add their input.
     """
     lane = tl.program_id(2).to(tl.int64)
     row, column, mask = own_tile(B, D, ROWS, COLUMNS)
@@ -136,12 +136,12 @@ def _pass_on(
     kept = tl.load(keep + lane * B + row, row < B, 1) != 0
     at_start = tl.load(start + lane * start_lane + row * start_row + column, mask & (kept == 0), 0)
     own = (lane * B + row) * 2 * D + column
-    tl.store(there + own + D, tl.where(kept, h, at_start).to(there.dtype.element_ty), mask)
+    tl.store(following + own + D, tl.where(kept, h, at_start).to(following.dtype.element_ty), mask)
     if lane >= RESIDUAL:
-        h += tl.load(here + own, mask, 0).to(tl.float32)
+        h += tl.load(current + own, mask, 0).to(tl.float32)
     h = h.to(out.dtype.element_ty)
     tl.store(out + (lane * B + row) * D + column, h, mask)
     if lane < LANES - 2:
-        tl.store(there + own + 4 * B * D, h, mask)
+        tl.store(following + own + 4 * B * D, h, mask)
     if lane < 2:  # the lowest layer reads the text
-        tl.store(there + own, tl.load(x + (lane * B + row) * D + column, mask, 0), mask)
+        tl.store(following + own, tl.load(x + (lane * B + row) * D + column, mask, 0), mask)

@@ -18,7 +18,7 @@ from torch import Tensor
 from elmore.inference.engine import Engine
 from elmore.transfer import to_device
 
-# A GPU goes through words so fast that a larger table pays.
+# A larger table pays off on a GPU.
 _TABLE_ROWS = {"cpu": 32_768, "cuda": 131_072}
 
 Word = TypeVar("Word", bound=Hashable)
@@ -34,8 +34,8 @@ class Rows(NamedTuple):
 class WordCache(Generic[Word]):
     """Token vectors of the words seen so far, for several threads.
 
-    A full table is replaced by an empty one: frequent words are back at once, and there is no
-    order of use to keep. Rows that a caller holds stay valid, because a table is only ever added
+    A full table is replaced by an empty one: frequent words are soon cached again, and no
+    LRU order is needed. Rows that a caller holds stay valid, because a table is only ever added
     to.
 
     Args:
@@ -51,7 +51,7 @@ class WordCache(Generic[Word]):
         self.clear()
 
     def clear(self) -> None:
-        """Forget all words."""
+        """Remove all words."""
         with self._lock:
             self._rows: dict[Word, int] = {}
             self._table = self._empty_table(0)
