@@ -19,10 +19,9 @@ def convert(
 ) -> None:
     """Convert released ELMo files to an elmore directory, or a directory to released files.
 
-    Examples:
-        elmore convert weights.hdf5 options.json -o my-elmo
+    To a directory: `elmore convert weights.hdf5 options.json -o my-elmo`
 
-        elmore convert my-elmo -o weights.hdf5
+    To released files: `elmore convert my-elmo -o weights.hdf5`
 
     Args:
         model: HDF5 weights, a directory, or an archive of either.

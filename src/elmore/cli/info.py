@@ -19,10 +19,7 @@ def info(
 
     Without a model, show the versions of elmore, Python and PyTorch, and the GPUs.
 
-    Examples:
-        elmore info weights.hdf5 options.json
-
-        elmore info en
+    Example: `elmore info weights.hdf5 options.json`
 
     Args:
         model: A directory, HDF5 weights, an archive of either, or en, the included English model.
