@@ -202,6 +202,16 @@ def test_a_run_killed_before_its_first_part_starts_again(
     assert_complete(path)
 
 
+def test_files_of_others_are_not_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "v.h5"
+    (tmp_path / "v.h5.parts").mkdir()
+    (tmp_path / "v.h5.parts" / "notes.txt").write_text("precious")
+    write_vectors(path, all_rows, FORM)
+    write_vectors(path, all_rows, FORM, overwrite=True)
+    assert_rows(path)
+    assert [p.name for p in (tmp_path / "v.h5.parts").iterdir()] == ["notes.txt"]
+
+
 KILLED = """
 import sys, time
 from pathlib import Path

@@ -10,11 +10,11 @@ batch, in a second Arrow file. When all rows are there, these parts are converte
 
 import json
 import os
-import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -123,9 +123,8 @@ class _Parts:
         """Return the number of rows saved by an interrupted run, or make a new folder."""
         if resume and _read_settings(self._folder) is not None:
             return self._drop_damaged()
-        if self._folder.exists():
-            self._remove()
-        self._folder.mkdir(parents=True)
+        self._remove()
+        self._folder.mkdir(parents=True, exist_ok=True)
         record = json.dumps(settings, indent=2)
         (self._folder / "run.json").write_text(record, encoding="utf-8")
         return 0
@@ -193,8 +192,12 @@ class _Parts:
             raise OSError(f"{num_rows} rows in {self._folder} can't be read any longer")
 
     def _remove(self) -> None:
-        (self._folder / "run.json").unlink(missing_ok=True)  # first: the rest is nothing without
-        shutil.rmtree(self._folder)
+        """Delete our files, and the folder unless it has others."""
+        (self._folder / "run.json").unlink(missing_ok=True)  # first: no other file counts without
+        for file in [*self.files(), *self._folder.glob("output.*")]:
+            file.unlink()
+        with suppress(OSError):
+            self._folder.rmdir()
 
 
 def _complete_batches(source: pa.NativeFile) -> Iterator[pa.RecordBatch]:
