@@ -170,18 +170,34 @@ def test_full_disk_leaves_no_partial_files(folder: Path, name: str) -> None:
     assert not list(Path().rglob("*.tmp"))
 
 
+# Writes every sentence at once and waits before each batch, so that a signal comes in time.
+SLOW = """
+import time
+from elmore.cli import main
+from elmore.inference.batches import SentenceRunner
+from elmore.vectors import parts
+
+parts.BATCH_BYTES = 1
+run = SentenceRunner._run
+
+def run_slowly(*args):
+    time.sleep(1)
+    return run(*args)
+
+SentenceRunner._run = run_slowly
+main()
+"""
+
+
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_resumed_embed_equals_an_uninterrupted_run(folder: Path, sign: signal.Signals) -> None:
     count = 2000
     lines = [f"sentence number {i} has some words ." for i in range(count)]
     Path("long.txt").write_text("\n".join(lines))
     embed = [*ELMORE, "embed", "long.txt", "-m", "model", "--layers", "top"]
-    slow = [
-        sys.executable, "-c",
-        "import elmore.vectors.parts as p; p.BATCH_BYTES = 1;"
-        "from elmore.cli import main; main()",
-    ]  # fmt: skip
-    process = subprocess.Popen([*slow, *embed[3:], "-o", "v.parquet"], stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW, *embed[3:], "-o", "v.parquet"], stderr=subprocess.PIPE
+    )
     parts = Path("v.parquet.parts")
     while process.poll() is None and not any(
         part.stat().st_size > 10_000 for part in parts.glob("*.arrow")
