@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -61,6 +62,8 @@ class SentenceRunner:
         with frozen(engine.device):
             table, rows = self.words.look_up([BOS_WORD, EOS_WORD])
             self._start = engine.start_state(table[rows.tolist()])
+        if engine.device.type == "cuda":  # threads may use it on streams of their own
+            torch.cuda.current_stream(engine.device).synchronize()
 
     def stream(
         self, sentences: Iterable[list[str]], choose: Choose, *, max_words: int
@@ -99,7 +102,8 @@ class SentenceRunner:
                 if len(ahead) > _BATCHES_AHEAD[device.type]:
                     finished, fetch = ahead.popleft()
                     yield from map(Embedded, finished.sentences(), fetch())
-            for finished, fetch in ahead:
+            while ahead:
+                finished, fetch = ahead.popleft()
                 yield from map(Embedded, finished.sentences(), fetch())
 
 

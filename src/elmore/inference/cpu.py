@@ -123,7 +123,7 @@ class PackedLSTM:
     def zero_state(self, B: int) -> LSTMState:
         """Return the state before the first token of a text."""
         output = torch.zeros(B, self._dim, dtype=self._dtype)
-        return LSTMState(output, torch.zeros(B, self._cell_dim))
+        return LSTMState(output, torch.zeros(B, self._cell_dim, dtype=torch.float32))
 
     def __call__(
         self,
@@ -161,7 +161,7 @@ class PackedLSTM:
         takes five times as long. The factors of two are exact and cost nothing where they are:
         `_to_gates` doubles g, `cell` is twice the cell, the projection twice its matrix.
         """
-        # Only products run in lower precision: cells accumulate over a sentence in float32.
+        # Products and their sum may be in bfloat16; cells accumulate in float32.
         i, f, o, g = gates.add_(self._recurrent(h)).float().sigmoid_().chunk(4, dim=1)
         cell.mul_(f).addcmul_(i, g.sub_(0.5), value=4)
         if self._cell_clip is not None:

@@ -132,8 +132,10 @@ class CudaEngine(Engine):
         with self._lock, torch.cuda.device(self.device):
             if self._last_run is not None:
                 torch.cuda.current_stream().wait_event(self._last_run)
-            yield
-            self._last_run = torch.cuda.current_stream().record_event()
+            try:
+                yield
+            finally:
+                self._last_run = torch.cuda.current_stream().record_event()
 
     def _stack(self, state: BiLMState) -> LSTMState:
         """Return the states of all LSTMs as one, (2L, B, ...), in the order of `Waves`."""

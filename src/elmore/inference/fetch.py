@@ -98,6 +98,8 @@ def by_sentence(vectors: Float[Tensor, "*J N D"], lengths: Sequence[int]) -> Ten
     """
     *layers, N, D = vectors.shape
     J = math.prod(layers)
+    if J == 1:
+        return vectors.contiguous()
     n = to_device(np.array(lengths), vectors.device)
     sentence = torch.arange(len(n), device=n.device).repeat_interleave(J * n, output_size=J * N)
     first = (n.cumsum(0) - n)[sentence]

@@ -46,7 +46,7 @@ class Layout(NamedTuple):
 def pack(tokens: Int[np.ndarray, " N"], lengths: Int[np.ndarray, " S"]) -> Layout:
     """Put sentences into up to 512 rows, several in a row; the longest decides how many rows."""
     rows = min(_MAX_ROWS, int(lengths.sum()) // max(1, int(lengths.max(initial=0))))
-    B = 1 << max(rows, 1).bit_length() - 1
+    B = 1 << (max(rows, 1).bit_length() - 1)
     start, row, T = _assign_rows(lengths, B)
     T = _round_up(T)
     # The backward direction reads a row from its end: place p is T - 1 - p there.

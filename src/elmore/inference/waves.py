@@ -83,14 +83,14 @@ class Waves:
         waves = T + L - 1
         start_output, start_cell = (s.expand(-1, B, -1) for s in (start_output, start_cell))
         make = partial(torch.empty, dtype=x.dtype, device=x.device)
-        keep = torch.ones(waves + 1, lanes, B, device=x.device)
+        keep = torch.ones(waves + 1, lanes, B, dtype=torch.float32, device=x.device)
         for j in range(L):
             keep[j : j + T, 2 * j : 2 * j + 2] = ~starts
         # Before its first token a lane computes on zeros, and the result is dropped.
         xh = torch.zeros(2, lanes, B, 2 * D, dtype=x.dtype, device=x.device)
         xh[0, :2, :, :D] = x[0]
         xh[0, :2, :, D:] = start_output[:2] * starts[0, :, :, None]
-        cell = torch.zeros(lanes, B, H, device=x.device)
+        cell = torch.zeros(lanes, B, H, dtype=torch.float32, device=x.device)
         pre, m = make(lanes, B, 4 * H), make(lanes * S, B, H // S)
         h_parts = make(lanes * S, B, D, dtype=torch.float32)
         out = make(waves, lanes, B, D)

@@ -54,12 +54,13 @@ class WordCache(Generic[Word]):
         """Remove all words."""
         with self._lock:
             self._rows: dict[Word, int] = {}
-            self._table = self._empty_table(0)
+            self._table = self._empty_table(1).zero_()  # read as filler if there are no words
             self._filled: torch.cuda.Event | None = None
 
     def look_up(self, words: Sequence[Word]) -> Rows:
         """Return the row of each word, encoding those that are new."""
         with self._lock:
+            self._wait_for_other_streams()
             found = self._find(words)
             missing = np.flatnonzero(found < 0).tolist()
             if missing:
@@ -70,9 +71,14 @@ class WordCache(Generic[Word]):
                 else:
                     self._replace_table(list(dict.fromkeys(words)))
                     found = self._find(words)
-            if self._filled is not None:  # by another CUDA stream, perhaps
-                torch.cuda.current_stream(self._engine.device).wait_event(self._filled)
+            if self._table.is_cuda:  # or its memory could be reused while this stream reads it
+                self._table.record_stream(torch.cuda.current_stream(self._engine.device))
             return Rows(self._table, found)
+
+    def _wait_for_other_streams(self) -> None:
+        """Let the current CUDA stream wait until the rows of earlier calls are written."""
+        if self._filled is not None:
+            torch.cuda.current_stream(self._engine.device).wait_event(self._filled)
 
     def _find(self, words: Sequence[Word]) -> Int[np.ndarray, " N"]:
         """Return the row of each word, -1 for those that have none."""
