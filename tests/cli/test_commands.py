@@ -172,11 +172,13 @@ def test_full_disk_leaves_no_partial_files(folder: Path, name: str) -> None:
 
 # Writes every sentence at once and waits before each batch, so that a signal comes in time.
 SLOW = """
+import signal
 import time
 from elmore.cli import main
 from elmore.inference.batches import SentenceRunner
 from elmore.vectors import parts
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which background jobs ignore
 parts.BATCH_BYTES = 1
 run = SentenceRunner._run
 
