@@ -128,7 +128,7 @@ def test_an_embedder_keeps_its_weights_until_refreshed(
     bilm: BiLM, smallest: int, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Oracle: the plain biLM, after its weights were changed in place."""
-    monkeypatch.setattr(cpu, "_SMALLEST", smallest)
+    monkeypatch.setattr(cpu, "_MIN_WEIGHTS", smallest)
     embedder = Embedder(bilm, device="cpu")
     before = embedder.embed(SENTENCES)
     with torch.no_grad():
@@ -149,7 +149,7 @@ def test_an_embedder_keeps_its_weights_until_refreshed(
 def test_the_model_of_the_caller_is_not_changed(
     bilm: BiLM, smallest: int, precision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "_SMALLEST", smallest)
+    monkeypatch.setattr(cpu, "_MIN_WEIGHTS", smallest)
     bilm.double().train()
     bilm.forward_lstms[0].requires_grad_(False)
     names = list(dict(bilm.named_modules()))
@@ -173,7 +173,7 @@ def test_the_model_of_the_caller_is_not_changed(
 def test_models_loaded_in_inference_mode_can_embed(
     bilm: BiLM, tmp_path: Path, smallest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "_SMALLEST", smallest)
+    monkeypatch.setattr(cpu, "_MIN_WEIGHTS", smallest)
     Embedder(bilm, device="cpu").save(tmp_path / "model")
     with torch.inference_mode():
         loaded = elmore.load(tmp_path / "model", device="cpu")
@@ -189,8 +189,8 @@ def test_threads_can_share_an_embedder(
     bilm: BiLM, smallest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Oracle: the same calls in sequence."""
-    monkeypatch.setattr(cpu, "_SMALLEST", smallest)
-    monkeypatch.setitem(word_cache._TABLE_ROWS, "cpu", 20)  # so that it is replaced often
+    monkeypatch.setattr(cpu, "_MIN_WEIGHTS", smallest)
+    monkeypatch.setattr(word_cache, "_MAX_ROWS", 20)  # so that it is replaced often
     embedder = Embedder(bilm, device="cpu")
     sentences = random_sentences(120)
     calls = [sentences[i : i + 10] for i in range(0, 120, 10)]
@@ -231,7 +231,7 @@ def test_interleaved_streams_do_not_interfere(
 ) -> None:
     sentences = random_sentences(40)
     expected = embedder.embed(sentences)
-    monkeypatch.setitem(word_cache._TABLE_ROWS, "cpu", 10)  # so that it is replaced often
+    monkeypatch.setattr(word_cache, "_MAX_ROWS", 10)  # so that it is replaced often
     embedder.refresh()
     first = embedder.stream(sentences, batch_words=20)
     second = embedder.stream(reversed(sentences), batch_words=30)
@@ -408,7 +408,7 @@ def test_a_saved_model_can_be_loaded(embedder: Embedder, tmp_path: Path) -> None
 @pytest.fixture
 def saved(bilm: BiLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A model directory; loaded models are packed whatever their size."""
-    monkeypatch.setattr(cpu, "_SMALLEST", 1)
+    monkeypatch.setattr(cpu, "_MIN_WEIGHTS", 1)
     Embedder(bilm, device="cpu").save(tmp_path / "saved")
     return tmp_path / "saved"
 
@@ -469,3 +469,25 @@ def test_a_packed_model_can_be_copied(saved: Path, make_copy) -> None:
     embedder = elmore.load(saved, device="cpu")
     for a, b in zip(make_copy(embedder).embed(SENTENCES), embedder.embed(SENTENCES), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+class _Table(dict[str, list[str]]):
+    """Iterates over the names of its columns, as a data frame does."""
+
+    columns = ("id", "text")
+
+
+@pytest.mark.parametrize("table", [_Table(text=["A bank."]), {"text": ["A bank."]}])
+def test_embed_rejects_tables(embedder: Embedder, table: object) -> None:
+    with pytest.raises(TypeError, match=r'Pass the column.*table\["text"\]'):
+        embedder.embed(table)
+
+
+def test_a_sentence_vector_has_one_layer(embedder: Embedder) -> None:
+    with pytest.raises(InputError, match="top, average or a number"):
+        embedder.sentence_vectors([["bank"]], layers="all")
+
+
+def test_repr_names_sizes_device_and_precision(embedder: Embedder) -> None:
+    expected = f"Embedder(3 layers of {embedder.dim} dimensions, device=cpu, precision=fp32)"
+    assert repr(embedder) == expected

@@ -3,6 +3,8 @@
 import copy
 import math
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -130,7 +132,7 @@ def test_a_frozen_elmo_does_not_change_if_another_trains_the_same_bilm(
     bilm: BiLM, smallest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The vectors of an Embedder do not change either."""
-    monkeypatch.setattr(cpu, "_SMALLEST", smallest)
+    monkeypatch.setattr(cpu, "_MIN_WEIGHTS", smallest)
     batch = encode_sentences(SENTENCES)
     first, embedder = Elmo(bilm, dropout=0.0), Embedder(bilm, device="cpu")
     [before], vectors = first(batch), embedder.embed(SENTENCES)
@@ -151,7 +153,7 @@ def test_a_frozen_elmo_uses_its_current_weights(
     bilm: BiLM, smallest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Oracle: the plain biLM, after weights were loaded, cast, or changed in place."""
-    monkeypatch.setattr(cpu, "_SMALLEST", smallest)
+    monkeypatch.setattr(cpu, "_MIN_WEIGHTS", smallest)
     batch = encode_sentences(SENTENCES)
     elmo = Elmo(BiLM(bilm.config), dropout=0.0)
     task = torch.nn.ModuleDict({"elmo": elmo})
@@ -180,7 +182,7 @@ def test_a_frozen_elmo_uses_its_current_weights(
 def test_an_elmo_can_be_copied_after_its_first_call(
     bilm: BiLM, make_copy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "_SMALLEST", 1)
+    monkeypatch.setattr(cpu, "_MIN_WEIGHTS", 1)
     batch = encode_sentences(SENTENCES)
     elmo = Elmo(bilm, dropout=0.0)
     [expected] = elmo(batch)
@@ -242,3 +244,23 @@ def test_pooling_ignores_padding() -> None:
     assert mean_pool(vectors, mask).tolist() == [[2, -6], [0, 0]]
     assert max_pool(vectors, mask).tolist() == [[3, -5], [0, 0]]
     assert max_pool(vectors[:, :0], mask[:, :0]).tolist() == [[0, 0], [0, 0]]
+
+
+def test_elmo_explains_what_it_takes() -> None:
+    """In a process of its own: in this one, beartype checks the arguments first."""
+    program = """if True:
+        import elmore
+        bilm = elmore.BiLM(elmore.BiLMConfig.tiny())
+        for call in (lambda: elmore.Elmo(elmore.Embedder(bilm)),
+                     lambda: elmore.Elmo(bilm)([["He", "sat"]])):
+            try:
+                call()
+            except TypeError as error:
+                print(error)
+    """
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    first, second = done.stdout.splitlines()
+    assert "got Embedder" in first
+    assert "`embedder.bilm`" in first
+    assert "elmo(elmore.encode_sentences(sentences))" in second

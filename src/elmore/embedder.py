@@ -5,7 +5,7 @@ J layers, N words of a batch, W words of a sentence, D dim.
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -147,6 +147,12 @@ class Embedder:
         bilm = copy.deepcopy(source) if isinstance(source, BiLM) else source().bilm
         self._runner = self._new_runner(bilm)
 
+    def __repr__(self) -> str:
+        return (
+            f"Embedder({self.num_layers} layers of {self.dim} dimensions, device={self.device}, "
+            f"precision={self.precision})"
+        )
+
     @property
     def num_layers(self) -> int:
         """The number of layers of a word: the token layer, and one per LSTM layer."""
@@ -202,11 +208,7 @@ class Embedder:
         """
         check_layers(layers, self.num_layers)
         check_dtype(dtype)
-        if isinstance(sentences, str):
-            raise TypeError(
-                f"expected a list of sentences, got one string ({sentences[:40]!r}). "
-                "Put it in a list: elmo.embed([sentence])."
-            )
+        _check_iterable(sentences)
         if batch_words is not None and batch_words < 1:
             raise InputError(f"batch_words must be at least 1, got {batch_words}")
         runner = self._runner
@@ -230,6 +232,8 @@ class Embedder:
         """Return one vector per sentence: the mean or the maximum over its words."""
         if pool not in ("mean", "max"):
             raise InputError(f"pool must be mean or max, got {pool!r}")
+        if str(layers) == "all":
+            raise InputError("a sentence vector has one layer: choose top, average or a number")
         reduce = mean_pool if pool == "mean" else max_pool
         rows = []
         for _, vectors in self.stream(sentences, layers=layers):
@@ -298,6 +302,20 @@ def _copy(bilm: BiLM, vocabulary: Vocabulary | None) -> Pretrained:
     return Pretrained(copy.deepcopy(bilm), vocabulary, {})
 
 
+def _check_iterable(sentences: object) -> None:
+    """Raise if iterating over the argument would not yield sentences."""
+    if isinstance(sentences, str):
+        raise TypeError(
+            f"expected a list of sentences, got one string ({sentences[:40]!r}). "
+            "Put it in a list: elmo.embed([sentence])."
+        )
+    if isinstance(sentences, Mapping) or hasattr(sentences, "columns"):  # yields names of columns
+        raise TypeError(
+            f"expected a list of sentences, got a {type(sentences).__name__}. Pass the column "
+            'that has the text, for example elmo.embed(table["text"]).'
+        )
+
+
 def check_layers(layers: Layers, num_layers: int) -> None:
     """Raise unless `layers` names layers of a model with `num_layers` of them."""
     names = ("all", "top", "average", *range(num_layers))
@@ -327,7 +345,10 @@ def find_device(device: Device) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):
-        raise InputError(f"device must be auto, cpu, cuda or cuda:NUMBER, got {str(device)!r}")
+        raise InputError(
+            f"device must be auto, cpu, cuda or cuda:NUMBER, got {str(device)!r}. Other devices, "
+            "such as mps, are not supported: elmore is not tested on them"
+        )
     found = torch.device(device)
     if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
         count = torch.cuda.device_count()

@@ -124,6 +124,11 @@ class Elmo(nn.Module):
         projection_dim: int | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(bilm, BiLM):
+            raise TypeError(
+                f"expected a BiLM, got {type(bilm).__name__}. The biLM of an embedder is "
+                "`embedder.bilm`."
+            )
         self.bilm = (copy.deepcopy(bilm) if frozen else bilm).requires_grad_(not frozen)
         self.frozen = frozen
         self.keep_boundaries = keep_boundaries
@@ -144,6 +149,11 @@ class Elmo(nn.Module):
 
     def forward(self, batch: TokenBatch) -> list[Float[Tensor, "B W P"]]:
         """Return one tensor per mix; padding is zero."""
+        if not isinstance(batch, TokenBatch):
+            raise TypeError(
+                f"expected a batch of ids, got {type(batch).__name__}. Encode sentences first: "
+                "elmo(elmore.encode_sentences(sentences))."
+            )
         batch = batch.to(next(self.bilm.parameters()).device)
         return self.mix(self.run_bilm(*batch).layers, batch.mask)
 

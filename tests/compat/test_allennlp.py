@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from elmore.checkpoint.hdf5 import read_hdf5
-from elmore.compat.allennlp import Elmo, ElmoEmbedder, batch_to_ids
+from elmore.compat.allennlp import Elmo, ElmoEmbedder, ElmoTokenEmbedder, batch_to_ids
 from elmore.errors import InputError
 from elmore.text.characters import encode_sentences
 from tests.oracles import released_bilm
@@ -274,3 +274,41 @@ def test_mixes_are_loaded_from_a_checkpoint_of_allennlp(release: Release) -> Non
     for n, mix in enumerate(elmo.elmo.mixes):
         assert mix.gamma.item() == 0.5 + n
         assert mix.w.tolist() == [1 + n, 2 + n, 3 + n]
+
+
+def test_scalar_mixes_have_allennlp_names(release: Release) -> None:
+    elmo = Elmo(release.options_file, release.weights_file, 2)
+    with torch.no_grad():
+        elmo.elmo.mixes[1].w.copy_(torch.tensor([1.0, 2.0, 3.0]))
+        elmo.scalar_mix_1.gamma.fill_(0.5)
+    assert [w.item() for w in elmo.scalar_mix_1.scalar_parameters] == [1, 2, 3]
+    assert elmo.elmo.mixes[1].gamma.item() == 0.5
+    with pytest.raises(AttributeError, match="scalar_mix_2"):
+        _ = elmo.scalar_mix_2
+
+
+def test_token_embedder_is_one_projected_mix(release: Release) -> None:
+    """Oracle: `Elmo` with the same files, and the projection by `torch.nn.functional.linear`."""
+    files = release.options_file, release.weights_file
+    ids = batch_to_ids([["the", "bank"], ["a"]])
+    [expected] = Elmo(*files, 1, dropout=0)(ids)["elmo_representations"]
+    plain = ElmoTokenEmbedder(*files, dropout=0)
+    assert torch.equal(plain(ids), expected)
+    projected = ElmoTokenEmbedder(*files, dropout=0, projection_dim=5)
+    weight, bias = projected._projection.parameters()
+    torch.testing.assert_close(projected(ids), torch.nn.functional.linear(expected, weight, bias))
+    assert (plain.get_output_dim(), projected.get_output_dim()) == (expected.shape[-1], 5)
+
+
+@pytest.mark.parametrize("make", [Elmo, ElmoEmbedder, ElmoTokenEmbedder])
+def test_files_that_allennlp_would_download(make) -> None:
+    with pytest.raises(InputError, match="download the two files and pass their paths"):
+        make()
+    with pytest.raises(InputError, match="is a URL; download the file first"):
+        make("https://example.org/options.json", "https://example.org/weights.hdf5")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_a_missing_gpu_is_an_error(release: Release) -> None:
+    with pytest.raises(InputError, match="PyTorch finds 0 GPUs"):
+        ElmoEmbedder(release.options_file, release.weights_file, cuda_device=0)

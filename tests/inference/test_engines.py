@@ -148,7 +148,7 @@ def test_new_engine_packs_only_large_models_in_supported_dtypes(
     bilm: BiLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert isinstance(new_engine(copy.deepcopy(bilm)), ReferenceEngine)
-    monkeypatch.setattr(cpu, "_SMALLEST", 1)
+    monkeypatch.setattr(cpu, "_MIN_WEIGHTS", 1)
     packed = isinstance(new_engine(copy.deepcopy(bilm)), CpuEngine)
     assert packed == can_pack()
     assert isinstance(new_engine(copy.deepcopy(bilm).double()), ReferenceEngine)

@@ -17,9 +17,9 @@ DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 def test_each_sentence_gets_the_array_of_its_words(
     device: str, dtype: torch.dtype, lengths: list[int], layers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch, "_SMALLEST_LOAN", 100)
+    monkeypatch.setattr(fetch, "_MIN_LOAN_BYTES", 100)
     monkeypatch.setattr(
-        fetch, "_LARGEST_LOAN", 10_000
+        fetch, "_MAX_LENT_BYTES", 10_000
     )  # sizes that are lent, copied, and too large to lend
     tensors = [torch.randn(*layers, sum(lengths), 3, dtype=dtype) for _ in range(5)]
     with Fetcher() as fetcher:
@@ -43,8 +43,8 @@ def test_by_sentence_groups_the_layers_of_each_sentence() -> None:
 
 
 def test_memory_is_lent_until_its_last_view_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "_SMALLEST_LOAN", 8)
-    monkeypatch.setattr(fetch, "_LARGEST_LOAN", 32)
+    monkeypatch.setattr(fetch, "_MIN_LOAN_BYTES", 8)
+    monkeypatch.setattr(fetch, "_MAX_LENT_BYTES", 32)
 
     def is_lent(tensor: torch.Tensor, array: np.ndarray) -> bool:
         np.testing.assert_array_equal(array, tensor.numpy(), strict=True)

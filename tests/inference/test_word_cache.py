@@ -28,7 +28,7 @@ def assert_vectors_of(words: list[str], cache: WordCache[str], bilm: BiLM) -> No
 def test_a_row_holds_the_vector_of_its_word(bilm: BiLM, calls: list[list[str]], size: int) -> None:
     """Also if the table is full, and if one call has more words than the table has rows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(word_cache._TABLE_ROWS, "cpu", size)
+        patch.setattr(word_cache, "_MAX_ROWS", size)
         patch.setattr(reference, "_ENCODED_AT_ONCE", 5)
         cache = WordCache(ReferenceEngine(bilm), encode_words)
         for words in calls:
@@ -39,7 +39,7 @@ def test_a_row_holds_the_vector_of_its_word(bilm: BiLM, calls: list[list[str]], 
 def test_rows_stay_valid_when_the_table_is_replaced(
     bilm: BiLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(word_cache._TABLE_ROWS, "cpu", 3)
+    monkeypatch.setattr(word_cache, "_MAX_ROWS", 3)
     cache = WordCache(ReferenceEngine(bilm), encode_words)
     table, rows = cache.look_up(["a", "b"])
     before = table[rows.tolist()].clone()
@@ -51,7 +51,7 @@ def test_rows_stay_valid_when_the_table_is_replaced(
 def test_a_table_grows_only_for_calls_with_too_many_words(
     bilm: BiLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(word_cache._TABLE_ROWS, "cpu", 10)
+    monkeypatch.setattr(word_cache, "_MAX_ROWS", 10)
     cache = WordCache(ReferenceEngine(bilm), encode_words)
     assert len(cache.look_up([f"word{n}" for n in range(50)]).table) == 50
     assert len(cache.look_up(["another"]).table) == 10
@@ -69,7 +69,7 @@ def test_a_word_is_not_cached_if_encoding_it_fails(bilm: BiLM) -> None:
 
 @torch.no_grad()
 def test_threads_can_share_a_cache(bilm: BiLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(word_cache._TABLE_ROWS, "cpu", 10)  # so that it is replaced often
+    monkeypatch.setattr(word_cache, "_MAX_ROWS", 10)  # so that it is replaced often
     cache = WordCache(ReferenceEngine(bilm), encode_words)
     calls = [[f"word{n * k % 37}" for n in range(20)] for k in range(40)]
     with ThreadPoolExecutor(4) as threads:

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from elmore.bilm import softmax
 from elmore.bilm.language_model import LanguageModel
 from elmore.bilm.model import BiLM
 from elmore.bilm.softmax import Softmax
 from elmore.errors import InputError
-from elmore.inference import cpu, packed
+from elmore.inference import cpu
 from elmore.pretrain.perplexity import measure_perplexity
 from elmore.text.characters import encode_sentences
 from elmore.text.vocabulary import Vocabulary
@@ -56,8 +57,8 @@ def by_hand(model: LanguageModel) -> tuple[float, float]:
 def test_perplexity_of_both_directions(
     model: LanguageModel, batch_words: int, smallest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "_SMALLEST", smallest)
-    monkeypatch.setattr(packed, "_LOGITS_AT_ONCE", 5 * len(VOCABULARY))  # in parts of 5 rows
+    monkeypatch.setattr(cpu, "_MIN_WEIGHTS", smallest)
+    monkeypatch.setattr(softmax, "_LOGITS_AT_ONCE", 5 * len(VOCABULARY))  # in parts of 5 rows
     found = measure_perplexity(model, VOCABULARY, SENTENCES, batch_words=batch_words)
     forward, backward = by_hand(model)
     assert found.forward == pytest.approx(forward, rel=1e-5)

@@ -1,12 +1,9 @@
 """The objective of section 3.1: the joint log likelihood of both directions.
 
-The forward and the backward language model are called `ahead` and `behind` in variable names,
-because `forward` and `backward` have other meanings in PyTorch.
-
 2 directions, B rows of the batch, T tokens, N distinct words, D dim, L LSTM layers.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple, cast
 
 import torch
@@ -74,17 +71,11 @@ def _run_reference(
 ) -> tuple[Float[Tensor, "2 T B D"], BiLMState]:
     """Return the top layer and the states of both directions, computed in plain PyTorch."""
     vectors = bilm.encode(batch.distinct.long())  # (N, D)
-    ahead, behind = functional.embedding(batch.words.long(), vectors)  # (B, T, D) each
-    L = bilm.config.num_layers
-    before: Sequence[LSTMState | None] = state or [None] * (2 * L)
-    ahead_layers, ahead_state = bilm.run_stack(
-        bilm.forward_lstms, ahead, None, before[:L], batch.continues[0]
-    )
-    behind_layers, behind_state = bilm.run_stack(
-        bilm.backward_lstms, behind, None, before[L:], batch.continues[1]
-    )
-    top = torch.stack([ahead_layers[-1].transpose(0, 1), behind_layers[-1].transpose(0, 1)])
-    return top, ahead_state + behind_state
+    x = functional.embedding(batch.words.long(), vectors)  # (2, B, T, D)
+    forward, forward_state = bilm.run_direction(0, x[0], None, state, batch.continues[0])
+    backward, backward_state = bilm.run_direction(1, x[1], None, state, batch.continues[1])
+    top = torch.stack([forward[-1], backward[-1]]).transpose(1, 2)
+    return top, forward_state + backward_state
 
 
 def _run_kernels(
@@ -103,13 +94,13 @@ def _run_kernels(
         vectors = bilm.encode(distinct)
     x = functional.embedding(words, vectors.to(kernels.compute_dtype(vectors)))  # (2, T, B, D)
     L = bilm.config.num_layers
-    before: Sequence[LSTMState | None] = state or [None] * (2 * L)
-    ahead_state, behind_state = [], []
+    forward_state, backward_state = [], []
     pairs = zip(bilm.forward_lstms, bilm.backward_lstms, strict=True)
     for j, lstms in enumerate(cast("Iterable[tuple[ProjectedLSTM, ProjectedLSTM]]", pairs)):
         x = bilm.dropout(x)
-        h, ahead, behind = run_layer(x, *lstms, before[j], before[L + j], batch.continues.mT)
+        before = (state[j], state[L + j]) if state else None
+        h, after = run_layer(x, lstms, before, batch.continues.mT)
         x = h + x if bilm.config.residual and j > 0 else h
-        ahead_state.append(ahead)
-        behind_state.append(behind)
-    return x, ahead_state + behind_state
+        forward_state.append(after[0])
+        backward_state.append(after[1])
+    return x, forward_state + backward_state

@@ -1,12 +1,8 @@
 """The bidirectional language model of section 3.1.
 
-The forward and the backward language model are called `ahead` and `behind` in variable names,
-because `forward` and `backward` have other meanings in PyTorch.
-
 B sentences, T tokens, C characters per token, D dim, L LSTM layers, J = L + 1 layers.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -67,33 +63,36 @@ class BiLM(nn.Module):
     ) -> BiLMOutput:
         """Return all layers for token vectors x_k that were computed before."""
         lengths = mask.sum(dim=1)
-        L = self.config.num_layers
-        before: Sequence[LSTMState | None] = state or [None] * (2 * L)
-        ahead, ahead_state = self.run_stack(self.forward_lstms, x, mask, before[:L])
-        behind, behind_state = self.run_stack(
-            self.backward_lstms, flip(x, lengths), mask, before[L:]
-        )
-        pairs = [(x, x), *((a, flip(b, lengths)) for a, b in zip(ahead, behind, strict=True))]
+        h_forward, forward_state = self.run_direction(0, x, mask, state)
+        h_backward, backward_state = self.run_direction(1, flip(x, lengths), mask, state)
+        pairs = [(x, x)]
+        pairs += [(f, flip(b, lengths)) for f, b in zip(h_forward, h_backward, strict=True)]
         layers = torch.stack([torch.cat(pair, dim=-1) for pair in pairs], dim=1)  # (B, J, T, 2D)
-        return BiLMOutput(layers * mask[:, None, :, None], ahead_state + behind_state)
+        return BiLMOutput(layers * mask[:, None, :, None], forward_state + backward_state)
 
-    def run_stack(
+    def run_direction(
         self,
-        lstms: nn.ModuleList,
+        d: int,
         x: Float[Tensor, "B T D"],
         mask: Bool[Tensor, "B T"] | None,
-        before: Sequence[LSTMState | None],
+        state: BiLMState | None,
         keep_state: Bool[Tensor, "B T"] | None = None,
     ) -> tuple[list[Tensor], BiLMState]:
         """Run the LSTM layers of one direction; return the output and the state of each layer.
 
-        The arguments are those of `ProjectedLSTM`, with one initial state per layer.
+        Args:
+            d: 0 for the forward direction, 1 for the backward direction.
+            x: Token vectors in the order in which the direction reads them.
+            mask: See `ProjectedLSTM`.
+            state: The initial state of both directions; None for zeros.
+            keep_state: See `ProjectedLSTM`.
         """
         outputs: list[Tensor] = []
         states: BiLMState = []
-        for j, (lstm, state) in enumerate(zip(lstms, before, strict=True)):
+        for j, lstm in enumerate((self.forward_lstms, self.backward_lstms)[d]):
             x = self.dropout(x)
-            h, after = lstm(x, mask, state, keep_state)
+            before = state and state[d * self.config.num_layers + j]
+            h, after = lstm(x, mask, before, keep_state)
             x = h + x if self.config.residual and j > 0 else h
             outputs.append(x)
             states.append(after)

@@ -1,4 +1,4 @@
-"""AllenNLP's `batch_to_ids`, `Elmo` and `ElmoEmbedder`, with the same results.
+"""AllenNLP's `batch_to_ids`, `Elmo`, `ElmoTokenEmbedder` and `ElmoEmbedder`, with the same results.
 
     from allennlp.modules.elmo import Elmo, batch_to_ids        # before
     from elmore.compat.allennlp import Elmo, batch_to_ids       # after
@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict, cast
 
 import h5py
 import numpy as np
@@ -25,10 +25,12 @@ from elmore.atomic import atomic_file
 from elmore.bilm.lstm import LSTMState
 from elmore.bilm.model import BiLM, BiLMOutput, BiLMState
 from elmore.checkpoint.hdf5 import read_hdf5
+from elmore.embedder import find_device
 from elmore.errors import InputError
 from elmore.inference import new_engine
 from elmore.inference.padded import PaddedRunner
 from elmore.mix import Elmo as Mixes
+from elmore.mix import ScalarMix
 from elmore.text.characters import encode_sentences, encode_words
 from elmore.text.sentences import BOS_WORD, EOS_WORD, check_sentence
 
@@ -109,6 +111,13 @@ def add_boundaries(
     return framed, torch.arange(framed.shape[1], device=x.device) < lengths[:, None] + 2
 
 
+class AllenNLPMix(NamedTuple):
+    """The parameters of a scalar mix, under AllenNLP's names."""
+
+    gamma: Float[Tensor, ""]
+    scalar_parameters: tuple[Float[Tensor, " 1"], ...]
+
+
 class Elmo(nn.Module):
     """`allennlp.modules.elmo.Elmo`: scalar mixes of the layers of a released biLM.
 
@@ -169,6 +178,14 @@ class Elmo(nn.Module):
         self.elmo.bilm.eval()
         return self
 
+    def __getattr__(self, name: str) -> Any:
+        """Return `scalar_mix_0`, `scalar_mix_1`, ..., to read or set what they learned."""
+        number = name.removeprefix("scalar_mix_")
+        if number == name or not number.isdecimal() or int(number) >= len(self.elmo.mixes):
+            return super().__getattr__(name)
+        mix = cast("ScalarMix", self.elmo.mixes[int(number)])
+        return AllenNLPMix(mix.gamma, mix.w.split(1))
+
     def get_output_dim(self) -> int:
         """Return the dimension of a representation."""
         return self.elmo.dim
@@ -216,6 +233,58 @@ def _translate_state(_: nn.Module, state: dict[str, Tensor], prefix: str, *__: o
         state[f"{prefix}elmo.mixes.{mix}.w"] = w
 
 
+class ElmoTokenEmbedder(nn.Module):
+    """`allennlp.modules.token_embedders.ElmoTokenEmbedder`: one mix, optionally projected.
+
+    Args:
+        options_file: options.json.
+        weight_file: HDF5 weights.
+        do_layer_norm: See `Elmo`.
+        dropout: Dropout rate of the representation.
+        requires_grad: Fine-tune the biLM.
+        projection_dim: Project the representation to this dimension.
+        vocab_to_cache: See `Elmo`.
+        scalar_mix_parameters: See `Elmo`.
+    """
+
+    def __init__(
+        self,
+        options_file: Path | str | None = None,
+        weight_file: Path | str | None = None,
+        do_layer_norm: bool = False,
+        dropout: float = 0.5,
+        requires_grad: bool = False,
+        projection_dim: int | None = None,
+        vocab_to_cache: Sequence[str] | None = None,
+        scalar_mix_parameters: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__()
+        self._elmo = Elmo(
+            options_file,
+            weight_file,
+            1,
+            requires_grad,
+            do_layer_norm,
+            dropout,
+            vocab_to_cache,
+            scalar_mix_parameters=scalar_mix_parameters,
+        )
+        width = self._elmo.get_output_dim()
+        self._projection = nn.Linear(width, projection_dim) if projection_dim else None
+        self.output_dim = projection_dim or width
+
+    def get_output_dim(self) -> int:
+        """Return the dimension of the representation."""
+        return self.output_dim
+
+    def forward(
+        self, elmo_tokens: Int[Tensor, "... W C"], word_inputs: Int[Tensor, "... W"] | None = None
+    ) -> Float[Tensor, "... W D"]:
+        """Embed the character ids of `batch_to_ids`."""
+        representation = self._elmo(elmo_tokens, word_inputs)["elmo_representations"][0]
+        return representation if self._projection is None else self._projection(representation)
+
+
 class ElmoEmbedder:
     """`allennlp.commands.elmo.ElmoEmbedder` (version 0.9): sentences to NumPy arrays.
 
@@ -228,14 +297,14 @@ class ElmoEmbedder:
 
     def __init__(
         self,
-        options_file: Path | str,
-        weight_file: Path | str,
+        options_file: Path | str | None = None,
+        weight_file: Path | str | None = None,
         cuda_device: int = -1,
         *,
         stateful: bool = True,
     ) -> None:
-        device = "cpu" if cuda_device < 0 else f"cuda:{cuda_device}"
-        bilm = read_hdf5(Path(weight_file), Path(options_file)).to(device)
+        device = find_device("cpu" if cuda_device < 0 else f"cuda:{cuda_device}")
+        bilm = _read(options_file, weight_file).to(device)
         self._max_characters = bilm.config.max_characters
         self.elmo_bilm = StatefulBiLM(PaddedRunner(new_engine(bilm)), stateful=stateful)
 
@@ -320,5 +389,11 @@ def _select(layers: np.ndarray, output_format: Literal["all", "top", "average"])
 
 def _read(options: Path | str | None, weights: Path | str | None) -> BiLM:
     if options is None or weights is None:
-        raise InputError("expected options_file and weight_file, or a biLM as module")
+        raise InputError(
+            "expected options_file and weight_file. AllenNLP downloads the original ELMo if they "
+            "are missing; elmore downloads nothing, so download the two files and pass their paths"
+        )
+    for file in (options, weights):
+        if str(file).startswith(("http://", "https://", "s3://")):
+            raise InputError(f"{file} is a URL; download the file first and pass its path")
     return read_hdf5(Path(weights), Path(options))

@@ -1,17 +1,15 @@
-"""A frozen biLM, run fast: the layers of `elmore.bilm.model.BiLM`, from weights of its own.
+"""Engines that run a frozen biLM and own their copy of its weights.
 
-Every engine has the contract of `engine.Engine`:
+`new_engine` returns the fastest engine for a model and its device.
 
-    encode(ids) -> token vectors                                  each word without context
-    run(table, words, lengths, start) -> layers                   independent sentences
-    run_with_state(table, tokens, lengths, state) -> layers, state    texts that continue
+    engine.py       the contract of all engines
+    reference.py    plain PyTorch, on any device
+    cpu.py          weight matrices packed for oneDNN or FBGEMM (packed.py)
+    cuda.py         Triton kernels in captured CUDA graphs (layout.py, waves.py)
 
-`reference.py` is plain PyTorch, `cpu.py` packs the weight matrices for oneDNN or FBGEMM, `cuda.py`
-runs Triton kernels in captured CUDA graphs. Around them:
-
-    word_cache.py   words -> rows of a table of token vectors, each distinct word encoded once
-    batches.py      the batching loop of `Embedder`: sentences -> numpy arrays
-    padded.py       padded batches, as `Elmo` has them -> layers as a padded tensor
+    batches.py      sentences -> numpy arrays, for `Embedder` (fetch.py copies them from a GPU)
+    padded.py       padded batches -> padded layers, for `Elmo`
+    word_cache.py   words -> token vectors, each distinct word encoded once, for both
 """
 
 from elmore.bilm import kernels

@@ -1,6 +1,6 @@
 """The batching loop: tokenized sentences in, numpy arrays out, in the same order.
 
-W words of a sentence, N words of a batch, J layers, D dim.
+W words of a sentence, N words of a batch, J layers, D width of a vector, both directions together.
 """
 
 from collections import deque
@@ -18,10 +18,9 @@ from elmore.inference.fetch import Fetcher
 from elmore.inference.word_cache import WordCache
 from elmore.text.sentences import BOS_WORD, EOS_WORD, EncodeWords, frame
 
-# Batches a GPU computes while the caller works with the one before. A CPU does both itself.
-_BATCHES_AHEAD = {"cpu": 0, "cuda": 2}
+_BATCHES_AHEAD = {"cuda": 2}  # computed while the caller works with an earlier one; else none
 
-Choose = Callable[[Float[Tensor, "J N D"]], Float[Tensor, "*J N D"]]
+Select = Callable[[Float[Tensor, "J N D"]], Float[Tensor, "*J N D"]]
 """Selects layers."""
 
 
@@ -47,63 +46,63 @@ class Batch(NamedTuple):
 
 
 class SentenceRunner:
-    """Sentences to layers: an engine, the token vectors of words, and the start state.
-
-    Several threads may share one.
+    """Runs sentences through an engine. Several threads may share one.
 
     Args:
         engine: The frozen biLM.
-        encode_words: Words to ids.
+        encode_words: Maps words to ids.
     """
 
     def __init__(self, engine: Engine, encode_words: EncodeWords) -> None:
         self.engine = engine
         self.words: WordCache[str] = WordCache(engine, encode_words)
         with frozen(engine.device):
-            table, rows = self.words.look_up([BOS_WORD, EOS_WORD])
-            self._start = engine.start_state(table[rows.tolist()])
+            table, table_rows = self.words.look_up([BOS_WORD, EOS_WORD])
+            self._start = engine.start_state(table[table_rows.tolist()])
         if engine.device.type == "cuda":  # threads may use it on streams of their own
             torch.cuda.current_stream(engine.device).synchronize()
 
     def stream(
-        self, sentences: Iterable[list[str]], choose: Choose, *, max_words: int
+        self, sentences: Iterable[list[str]], select: Select, *, max_words: int
     ) -> Iterator[Embedded]:
         """Yield words and vectors of independent sentences, up to about `max_words` at once."""
-        return self._pipeline(split(sentences, max_words), self._run, choose)
+        return self._pipeline(split(sentences, max_words), self._run, select)
 
     def stream_with_state(
-        self, sentences: Iterable[list[str]], choose: Choose
+        self, sentences: Iterable[list[str]], select: Select
     ) -> Iterator[Embedded]:
         """Yield words and vectors, each sentence from the state after the one before it."""
         state: BiLMState | None = None
 
         def run(batch: Batch) -> Tensor:
             nonlocal state
-            table, rows = self.words.look_up(frame(batch.words))
-            layers, state = self.engine.run_with_state(table, rows, np.array([len(rows)]), state)
+            table, table_rows = self.words.look_up(frame(batch.words))
+            lengths = np.array([len(table_rows)])
+            layers, state = self.engine.run_with_state(table, table_rows, lengths, state)
             return layers[:, 1:-1]
 
-        return self._pipeline(split(sentences, 1), run, choose)
+        return self._pipeline(split(sentences, 1), run, select)
 
     def _run(self, batch: Batch) -> Float[Tensor, "J N D"]:
-        table, rows = self.words.look_up(batch.words)
-        return self.engine.run(table, rows, np.array(batch.lengths, dtype=np.int64), self._start)
+        lengths = np.array(batch.lengths, dtype=np.int64)
+        return self.engine.run(*self.words.look_up(batch.words), lengths, self._start)
 
     def _pipeline(
-        self, batches: Iterable[Batch], run: Callable[[Batch], Tensor], choose: Choose
+        self, batches: Iterable[Batch], run: Callable[[Batch], Tensor], select: Select
     ) -> Iterator[Embedded]:
         """Compute batch after batch while earlier results are copied to the host."""
-        ahead: deque[tuple[Batch, Callable[[], Iterator[np.ndarray]]]] = deque()
+        pending: deque[tuple[Batch, Callable[[], Iterator[np.ndarray]]]] = deque()
         device = self.engine.device
+        max_pending = _BATCHES_AHEAD.get(device.type, 0)
         with Fetcher() as fetcher:
             for batch in batches:
                 with frozen(device):  # not while the caller's iterator or loop body runs
-                    ahead.append((batch, fetcher.start(choose(run(batch)), batch.lengths)))
-                if len(ahead) > _BATCHES_AHEAD[device.type]:
-                    finished, fetch = ahead.popleft()
+                    pending.append((batch, fetcher.start(select(run(batch)), batch.lengths)))
+                if len(pending) > max_pending:
+                    finished, fetch = pending.popleft()
                     yield from map(Embedded, finished.sentences(), fetch())
-            while ahead:
-                finished, fetch = ahead.popleft()
+            while pending:
+                finished, fetch = pending.popleft()
                 yield from map(Embedded, finished.sentences(), fetch())
 
 

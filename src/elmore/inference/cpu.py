@@ -1,16 +1,14 @@
-"""The CPU engine: the same layers, from weight matrices packed once for oneDNN or FBGEMM.
+"""The CPU engine: the layers of the biLM, from weight matrices packed for oneDNN or FBGEMM.
 
-oneDNN multiplies in blocks. It cuts a plain matrix into blocks again for every product, and a
-recurrent layer has a product per token, which is most of its time. A packed matrix is cut once.
+oneDNN multiplies in blocks. It would cut a plain matrix into blocks again for every product, and a
+recurrent layer has one product per step. A packed matrix is cut once.
 
-Sentences are sorted by length, longest first, and their tokens stored by position. The sentences
-that have not ended are then the first rows of every step, and no step computes padding:
+Step t of a layer reads token t of every sentence that has one. Sentences are sorted by length,
+longest first, and tokens are stored by step, so each step is a slice and there is no padding:
 
     a b c        step 0  a d f
     d e          step 1  b e
     f            step 2  c
-
-The first layer multiplies each distinct word of several steps once.
 
 B sentences, N tokens of all sentences, V token vectors, D dim, H cell dim, G = 4H, J layers.
 """
@@ -28,14 +26,14 @@ from elmore.inference.engine import Engine
 from elmore.inference.packed import can_pack, int8_supported, pack_layers, pack_matrix
 from elmore.inference.reference import encode_by_length
 
-_SMALLEST = 2**16  # weights of a matrix, below which oneDNN's overhead exceeds the gain
-_GATE_BYTES = 3 * 2**22  # of input gates at once: larger temporaries are slow to allocate
+_MIN_WEIGHTS = 2**16  # per matrix; below that, oneDNN's overhead exceeds the gain
+_GATE_BYTES = 3 * 2**22  # of gates computed at once; larger temporaries are slow to allocate
 
 
 def worth_packing(bilm: BiLM) -> bool:
     """Return whether packed weights are faster: on a CPU, for large matrices."""
     weight = next(bilm.parameters())
-    large = bilm.config.dim * bilm.config.cell_dim >= _SMALLEST
+    large = bilm.config.dim * bilm.config.cell_dim >= _MIN_WEIGHTS
     return large and weight.device.type == "cpu" and can_pack(weight.dtype)
 
 
@@ -72,31 +70,31 @@ class CpuEngine(Engine):
     def run_with_state(
         self,
         table: Float[Tensor, "V D"],
-        tokens: Int[np.ndarray, " N"],
+        table_rows: Int[np.ndarray, " N"],
         lengths: Int[np.ndarray, " B"],
         state: BiLMState | None = None,
     ) -> tuple[Float[Tensor, "J N 2*D"], BiLMState]:
         """See `Engine`."""
-        L, B = self.config.num_layers, len(lengths)
+        L, D, B = self.config.num_layers, self.config.dim, len(lengths)
         state = state or [lstm.zero_state(B) for lstm in (*self._forward, *self._backward)]
-        order = np.argsort(-lengths, kind="stable")  # longest sentence first
-        back = torch.from_numpy(np.argsort(order))
-        before = [_reorder(of_layer, torch.from_numpy(order)) for of_layer in state]
-        steps = _steps(lengths)
-        x = table[torch.from_numpy(tokens)]
-        layers = x.new_empty(L + 1, len(x), 2 * x.shape[1])
+        by_length = np.argsort(-lengths, kind="stable")  # longest sentence first
+        before = [_reorder(one, torch.from_numpy(by_length)) for one in state]
+        inverse = torch.from_numpy(np.argsort(by_length))
+        counts = (B - np.cumsum(np.bincount(lengths)))[:-1].tolist()  # tokens of each step
+        words = torch.from_numpy(table_rows)
+        x = table[words]
+        layers = x.new_empty(L + 1, len(x), 2 * D)
         torch.cat([x, x], dim=1, out=layers[0])
         after: BiLMState = []
         for d, stack in enumerate((self._forward, self._backward)):
-            places = _by_position(lengths, order, steps, backward=bool(d))
-            words = tokens[places].tolist()
-            y = x[rows := torch.from_numpy(places)]
-            half = slice(d * x.shape[1], (d + 1) * x.shape[1])
+            by_step = _order_by_step(lengths, by_length, counts, backward=d == 1)
+            y = x[by_step]
             for j, lstm in enumerate(stack):
-                h, last = lstm(y, steps, before[d * L + j], range(len(words)) if j else words)
+                # Equal words have equal inputs only in the first layer.
+                h, last = lstm(y, counts, before[d * L + j], None if j else words[by_step])
                 y = h + y if self.config.residual and j > 0 else h
-                layers[j + 1, :, half].index_copy_(0, rows, y)
-                after.append(_reorder(last, back))
+                layers[j + 1, :, d * D : (d + 1) * D].index_copy_(0, by_step, y)
+                after.append(_reorder(last, inverse))
         return layers, after
 
 
@@ -128,27 +126,28 @@ class PackedLSTM:
     def __call__(
         self,
         x: Float[Tensor, "N D"],
-        steps: Sequence[int],
+        counts: Sequence[int],
         state: LSTMState,
-        words: Sequence[int],
+        words: Int[Tensor, " N"] | None,
     ) -> tuple[Float[Tensor, "N D"], LSTMState]:
-        """Run over tokens stored by position.
+        """Return the output of each token, and the state after each sentence.
 
         Args:
-            x: The input of each token.
-            steps: The number of tokens at each position.
+            x: The input of each token, by step.
+            counts: The number of tokens of each step.
             state: The state of each sentence, longest sentence first.
-            words: Word ids; inputs with equal ids are multiplied once.
+            words: The word of each token, to multiply the inputs of equal words once; None if
+                all inputs differ.
         """
         h, cell = state.output, 2 * state.cell.float()
-        output = torch.empty_like(x)
-        last = torch.empty_like(h)
-        for start, gates in self._input_gates(x, steps, words):
+        output, last = torch.empty_like(x), torch.empty_like(h)
+        start = 0
+        for gates in self._input_gates(x, counts, words):
             n = len(gates)
-            last[n : len(h)] = h[n:]  # sentences that have ended keep their state
+            last[n : len(h)] = h[n:]  # of sentences that have ended
             h = self._step(gates, h[:n], cell[:n])
             output[start : start + n] = h
-            del gates  # before the next step allocates its own
+            start += n
         last[: len(h)] = h
         return output, LSTMState(last, cell / 2)
 
@@ -173,26 +172,21 @@ class PackedLSTM:
         return h
 
     def _input_gates(
-        self, x: Float[Tensor, "N D"], steps: Sequence[int], words: Sequence[int]
-    ) -> Iterator[tuple[int, Float[Tensor, "n G"]]]:
-        """Yield, for each step, the index of its first token and W x + b of its tokens.
-
-        This needs no recurrence, so it is one product for the distinct words of many steps. All
-        steps at once would take 4H values per token, too much for a very long sentence.
-        """
-        max_distinct = max(1, _GATE_BYTES // (4 * self._cell_dim * x.element_size()))
-        for starts, counts in _group_steps(steps, words, max_distinct):
-            start, end = starts[0], starts[-1] + counts[-1]
-            distinct, inverse = torch.tensor(words[start:end]).unique(return_inverse=True)
-            if len(distinct) == end - start:
-                yield from zip(starts, self._input(x[start:end]).split(counts), strict=True)
-            else:
-                distinct_inputs = x.new_empty(len(distinct), x.shape[1])
-                distinct_inputs[inverse] = x[start:end]
-                gates = self._input(distinct_inputs)
-                for first, rows in zip(starts, inverse.split(counts), strict=True):
-                    yield first, gates.index_select(0, rows)
-                del gates
+        self, x: Float[Tensor, "N D"], counts: Sequence[int], words: Int[Tensor, " N"] | None
+    ) -> Iterator[Float[Tensor, "n G"]]:
+        """Yield W x + b of the tokens of each step, computed for many steps at once."""
+        max_tokens = _GATE_BYTES // (4 * self._cell_dim * x.element_size())
+        if words is None:
+            for start, end, steps in _group_steps(counts, max_tokens):
+                yield from self._input(x[start:end]).split(steps)
+            return
+        for start, end, steps in _group_steps(counts, 2 * max_tokens):  # about half are distinct
+            distinct, inverse = words[start:end].unique(return_inverse=True)
+            inputs = x.new_empty(len(distinct), x.shape[1])
+            inputs[inverse] = x[start:end]
+            gates = self._input(inputs)
+            for rows in inverse.split(steps):
+                yield gates.index_select(0, rows)
 
 
 def _to_gates(rows: Float[Tensor, "G ..."]) -> Float[Tensor, "G ..."]:
@@ -201,48 +195,35 @@ def _to_gates(rows: Float[Tensor, "G ..."]) -> Float[Tensor, "G ..."]:
     return torch.cat([i, f, o, 2 * g])
 
 
-def _steps(lengths: Int[np.ndarray, " B"]) -> list[int]:
-    """Return how many sentences have a token at each position."""
-    ended = np.bincount(lengths)  # by length
-    return (len(lengths) - np.cumsum(ended))[:-1].tolist()
-
-
-def _by_position(
+def _order_by_step(
     lengths: Int[np.ndarray, " B"],
-    order: Int[np.ndarray, " B"],
-    steps: Sequence[int],
+    by_length: Int[np.ndarray, " B"],
+    counts: Sequence[int],
     *,
     backward: bool,
-) -> Int[np.ndarray, " N"]:
-    """Return the places of all tokens, by position from the start or the end of a sentence."""
-    first = (np.cumsum(lengths) - lengths)[order]
-    lengths = lengths[order]
-    places = [first[:n] + (lengths[:n] - 1 - t if backward else t) for t, n in enumerate(steps)]
-    return np.concatenate([first[:0], *places])
+) -> Int[Tensor, " N"]:
+    """Return the indices of all tokens in the order in which a direction reads them."""
+    first = (np.cumsum(lengths) - lengths)[by_length]
+    lengths = lengths[by_length]
+    steps = [first[:n] + (lengths[:n] - 1 - t if backward else t) for t, n in enumerate(counts)]
+    return torch.from_numpy(np.concatenate([first[:0], *steps]))
 
 
-def _group_steps(
-    steps: Sequence[int], words: Sequence[int], max_distinct: int
-) -> Iterator[tuple[list[int], list[int]]]:
-    """Group steps so that each group has up to `max_distinct` distinct words, or is a single step.
+def _group_steps(counts: Sequence[int], max_tokens: int) -> Iterator[tuple[int, int, list[int]]]:
+    """Group consecutive steps of up to `max_tokens` tokens, at least one step per group.
 
-    Yields, for the steps of a group, the place of the first token and the number of tokens.
+    Yields the first token of a group, the end of its last one, and the counts of its steps.
     """
-    starts: list[int] = []
-    counts: list[int] = []
-    distinct: set[int] = set()
-    start = 0
-    for count in steps:
-        of_step = set(words[start : start + count])
-        if starts and len(distinct | of_step) > max_distinct:
-            yield starts, counts
-            starts, counts, distinct = [], [], set()
-        starts.append(start)
-        counts.append(count)
-        distinct |= of_step
-        start += count
-    if starts:
-        yield starts, counts
+    start = end = 0
+    group: list[int] = []
+    for count in counts:
+        if group and end + count - start > max_tokens:
+            yield start, end, group
+            start, group = end, []
+        group.append(count)
+        end += count
+    if group:
+        yield start, end, group
 
 
 def _reorder(state: LSTMState, order: Int[Tensor, " B"]) -> LSTMState:

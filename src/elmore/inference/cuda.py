@@ -1,7 +1,6 @@
 """The CUDA engine: Triton kernels, captured as one CUDA graph per shape of a batch.
 
-`layout.py` says how sentences share the rows of a batch, `waves.py` how all layers of both
-directions run at once.
+`layout.py` assigns sentences to batch rows. `waves.py` runs all layers of both directions at once.
 
 B sentences, N tokens of all sentences, V token vectors, D dim, J layers, L LSTM layers.
 """
@@ -28,7 +27,7 @@ from elmore.inference.waves import Waves
 from elmore.transfer import to_device
 
 _ENCODED_AT_ONCE = 4096  # words
-_LONGEST_GRAPH = 1024  # places: capturing takes time and memory for each
+_MAX_CAPTURED_STEPS = 1024  # capturing takes time and memory for each step
 
 
 class CudaEngine(Engine):
@@ -68,34 +67,36 @@ class CudaEngine(Engine):
     def run(
         self,
         table: Float[Tensor, "V D"],
-        words: Int[np.ndarray, " N"],
+        table_rows: Int[np.ndarray, " N"],
         lengths: Int[np.ndarray, " B"],
         start: BiLMState,
     ) -> Float[Tensor, "J N 2*D"]:
         """See `Engine`."""
-        return self._run(table, words, pack(words, lengths), self._stack(start))[0]
+        x = table[to_device(table_rows, self.device)]
+        return self._run(x, pack(lengths), self._stack(start))[0]
 
     def run_with_state(
         self,
         table: Float[Tensor, "V D"],
-        tokens: Int[np.ndarray, " N"],
+        table_rows: Int[np.ndarray, " N"],
         lengths: Int[np.ndarray, " B"],
         state: BiLMState | None = None,
     ) -> tuple[Float[Tensor, "J N 2*D"], BiLMState]:
         """See `Engine`."""
         B, L = len(lengths), self.config.num_layers
-        layout = align(tokens, lengths)
+        layout = align(lengths)
         padding = layout.starts.shape[2] - B  # rows without a sentence
-        zero = LSTMState(
-            table.new_zeros(B, self.config.dim),
-            table.new_zeros(B, self.config.cell_dim, dtype=torch.float32),
+        x = table[to_device(table_rows, self.device)]
+        zeros = LSTMState(
+            x.new_zeros(B, self.config.dim),
+            x.new_zeros(B, self.config.cell_dim, dtype=torch.float32),
         )
-        before = self._stack(state or [zero] * (2 * L))
-        padded = LSTMState(*(functional.pad(x, (0, 0, 0, padding)) for x in before))
-        layers, after = self._run(table, tokens, layout, padded)
+        before = self._stack(state or [zeros] * (2 * L))
+        padded = LSTMState(*(functional.pad(one, (0, 0, 0, padding)) for one in before))
+        layers, after = self._run(x, layout, padded)
         # A sentence without tokens keeps its state.
         empty = to_device(lengths == 0, self.device)[:, None]
-        kept = (torch.where(empty, x, y[:, :B]) for x, y in zip(before, after, strict=True))
+        kept = (torch.where(empty, a, b[:, :B]) for a, b in zip(before, after, strict=True))
         return layers, self._unstack(LSTMState(*kept))
 
     def free(self) -> None:
@@ -105,25 +106,25 @@ class CudaEngine(Engine):
 
     def _run(
         self,
-        table: Float[Tensor, "V D"],
-        tokens: Int[np.ndarray, " N"],
+        x: Float[Tensor, "N D"],
         layout: Layout,
         start: LSTMState,
     ) -> tuple[Float[Tensor, "J N 2*D"], LSTMState]:
-        """Return the layers of the tokens, and the state after the last place."""
-        D, L = self.config.dim, self.config.num_layers
-        x = table[to_device(layout.tokens, self.device)]  # (T, 2, B, D)
-        starts = to_device(layout.starts, self.device)
-        place, row = (to_device(i, self.device) for i in (layout.place, layout.row))
-        layers = x.new_empty(L + 1, len(tokens), 2 * D)
-        layers[0] = table[to_device(tokens, self.device)].repeat(1, 2)
+        """Return the layers of the tokens, and the state after the last step."""
+        L, (N, D) = self.config.num_layers, x.shape
+        step, row, starts = (to_device(array, self.device) for array in layout)
+        inputs = x.new_zeros(*starts.shape, D)  # (T, 2, B, D)
+        for d in range(2):
+            inputs[step[d], d, row] = x
+        layers = x.new_empty(L + 1, N, 2 * D)
+        layers[0] = x.repeat(1, 2)
         # The next replay of a graph overwrites its results, so they are copied out here.
         with self._exclusive():
-            run = self._captured if len(x) <= _LONGEST_GRAPH else self._waves
-            *outputs, output, cell = run(x, starts, *start)
+            run = self._captured if len(inputs) <= _MAX_CAPTURED_STEPS else self._waves
+            *outputs, output, cell = run(inputs, starts, *start)
             for layer, h in zip(layers[1:], outputs, strict=True):
-                layer[:, :D] = h[place[0], 0, row]
-                layer[:, D:] = h[place[1], 1, row]
+                layer[:, :D] = h[step[0], 0, row]
+                layer[:, D:] = h[step[1], 1, row]
             return layers, LSTMState(output.clone(), cell.clone())
 
     @contextmanager

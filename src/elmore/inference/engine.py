@@ -1,7 +1,7 @@
-"""The contract of all engines: rows of a table of token vectors in, layers out.
+"""The contract of all engines: token vectors in, layers out.
 
-A batch of sentences is one array of rows, sentence after sentence, and the length of each. Each
-engine sorts, pads or packs them as it needs.
+A batch of sentences is a table of token vectors, the table row of each token, sentence after
+sentence, and the length of each sentence. An engine sorts, pads or packs the sentences as it needs.
 
 B sentences, N tokens of all sentences, V token vectors, C characters, D dim, J = L + 1 layers.
 """
@@ -54,7 +54,7 @@ class Engine(ABC):
     def run_with_state(
         self,
         table: Float[Tensor, "V D"],
-        tokens: Int[np.ndarray, " N"],
+        table_rows: Int[np.ndarray, " N"],
         lengths: Int[np.ndarray, " B"],
         state: BiLMState | None = None,
     ) -> tuple[Float[Tensor, "J N 2*D"], BiLMState]:
@@ -62,46 +62,45 @@ class Engine(ABC):
 
         Args:
             table: Token vectors.
-            tokens: The row of each token, sentence after sentence, boundary tokens included.
+            table_rows: The table row of each token, boundary tokens included.
             lengths: The number of tokens of each sentence.
-            state: The state before the first token of each sentence, B rows; zero if None.
+            state: The state before the first token of each sentence; None for zeros.
         """
 
     def run(
         self,
         table: Float[Tensor, "V D"],
-        words: Int[np.ndarray, " N"],
+        table_rows: Int[np.ndarray, " N"],
         lengths: Int[np.ndarray, " B"],
         start: BiLMState,
     ) -> Float[Tensor, "J N 2*D"]:
-        """Return the layers of the words of independent sentences.
+        """Return the layers of the words of independent sentences, without boundary tokens.
 
-        The boundary tokens are left out: the opening one is in `start`, and no word depends on
-        the closing one.
+        The state after the opening boundary token is `start`, and no word depends on the closing
+        one.
 
         Args:
             table: Token vectors.
-            words: The row of each word, sentence after sentence.
+            table_rows: The table row of each word.
             lengths: The number of words of each sentence.
             start: What `start_state` returns.
         """
         state = [LSTMState(*(x.expand(len(lengths), -1) for x in one)) for one in start]
-        return self.run_with_state(table, words, lengths, state)[0]
+        return self.run_with_state(table, table_rows, lengths, state)[0]
 
     def start_state(self, boundaries: Float[Tensor, "2 D"]) -> BiLMState:
-        """Return the state in which every sentence starts, as one row.
+        """Return the state of the forward LSTMs after `<S>` and of the backward LSTMs after `</S>`.
 
-        That is the state of the forward LSTMs after `<S>`, and of the backward LSTMs after `</S>`.
+        All sentences start from it, so it has a single row.
 
         Args:
             boundaries: The token vectors of `<S>` and `</S>`.
         """
         _, state = self.run_with_state(boundaries, np.arange(2), np.ones(2, dtype=np.int64))
         L = self.config.num_layers
-        ahead, behind = state[:L], state[L:]
-        return [LSTMState(h[:1], c[:1]) for h, c in ahead] + [
-            LSTMState(h[1:], c[1:]) for h, c in behind
-        ]
+        forward = [LSTMState(h[:1], c[:1]) for h, c in state[:L]]
+        backward = [LSTMState(h[1:], c[1:]) for h, c in state[L:]]
+        return forward + backward
 
     def free(self) -> None:
         """Free memory that the next call allocates again."""

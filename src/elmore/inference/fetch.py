@@ -1,16 +1,14 @@
 """Copies vectors to the host while the device computes the next batch.
 
-J layers, N words of a batch, W words of a sentence, D dim.
+J layers, N words of a batch, W words of a sentence, D width of a vector.
 """
 
 import math
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from threading import Lock
-from types import TracebackType
 
 import numpy as np
 import torch
@@ -21,8 +19,8 @@ from elmore.transfer import to_device
 
 # Pinned memory is scarce: only large blocks are handed to the caller without a copy, and only as
 # long as all callers together hold less than the limit.
-_SMALLEST_LOAN = 2**24
-_LARGEST_LOAN = 2**32
+_MIN_LOAN_BYTES = 2**24
+_MAX_LENT_BYTES = 2**32
 _loans: list[tuple[weakref.ref[np.ndarray], int]] = []
 _lock = Lock()
 
@@ -37,12 +35,7 @@ class Fetcher:
     def __enter__(self) -> "Fetcher":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._thread.shutdown(cancel_futures=True)
 
     def start(
@@ -54,9 +47,8 @@ class Fetcher:
         views of one block per batch.
         """
         if not vectors.is_cuda:
-            # A view would keep the vectors of the whole batch in memory.
-            parts = deque(x.numpy().copy() for x in vectors.split(list(lengths), dim=-2))
-            return partial(_drain, parts)
+            # Copies: a view would keep the vectors of the whole batch in memory.
+            return lambda: (x.numpy().copy() for x in vectors.split(list(lengths), dim=-2))
         vectors = by_sentence(vectors, lengths)
         computed = torch.cuda.current_stream(vectors.device).record_event()
         return partial(_views, self._thread.submit(self._fetch, vectors, computed), lengths)
@@ -65,18 +57,12 @@ class Fetcher:
         self._stream = self._stream or torch.cuda.Stream(vectors.device)
         with torch.cuda.stream(self._stream):
             self._stream.wait_event(computed)
-            if vectors.nbytes > _LARGEST_LOAN:
+            if vectors.nbytes > _MAX_LENT_BYTES:
                 return vectors.cpu().numpy()
             pinned = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
             pinned.copy_(vectors, non_blocking=True)
             self._stream.record_event().synchronize()
         return lend(pinned)
-
-
-def _drain(arrays: deque[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield arrays without keeping those that the caller drops."""
-    while arrays:
-        yield arrays.popleft()
 
 
 def _views(fetched: "Future[np.ndarray]", lengths: Sequence[int]) -> Iterator[np.ndarray]:
@@ -117,7 +103,7 @@ def lend(pinned: Tensor) -> np.ndarray:
     with _lock:
         _loans[:] = [(array, size) for array, size in _loans if array() is not None]
         held = sum(size for _, size in _loans)
-        if lent.nbytes >= _SMALLEST_LOAN and held + lent.nbytes <= _LARGEST_LOAN:
+        if lent.nbytes >= _MIN_LOAN_BYTES and held + lent.nbytes <= _MAX_LENT_BYTES:
             _loans.append((weakref.ref(lent), lent.nbytes))  # views keep it alive
             return lent
     # numpy allocates huge pages, of which there are far fewer to fault in.

@@ -8,13 +8,8 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional
-
-from elmore.bilm.softmax import Softmax
-
-_LOGITS_AT_ONCE = 2**24  # 64 MB in float32
 
 
 def can_pack(dtype: torch.dtype = torch.float32) -> bool:
@@ -118,21 +113,3 @@ def has_vnni() -> bool:
     except OSError:  # not Linux: 7 bits are safe everywhere
         return False
     return "avx512_vnni" in flags or "avx_vnni" in flags
-
-
-class PackedSoftmax:
-    """The full softmax of `Softmax`, from a packed matrix."""
-
-    def __init__(self, softmax: Softmax) -> None:
-        self._logits = PackedLinear(softmax.weight, softmax.bias)
-        self._rows = max(1, _LOGITS_AT_ONCE // len(softmax.bias))
-
-    def __call__(self, h: Float[Tensor, "M D"], targets: Int[Tensor, " M"]) -> Float[Tensor, " M"]:
-        """Return -log p(target) at every position."""
-        parts = zip(h.split(self._rows), targets.split(self._rows), strict=True)
-        return torch.cat(
-            [
-                functional.cross_entropy(self._logits(rows), correct, reduction="none")
-                for rows, correct in parts
-            ]
-        )

@@ -38,14 +38,13 @@ class PaddedRunner:
         self.engine.check_process()
         (B, T), device = mask.shape, self.engine.device
         with frozen(device):
-            mask_there = mask.cpu().numpy()
-            table, tokens = self._words.look_up(self._to_keys(ids.cpu().numpy()[mask_there]))
-            layers, after = self.engine.run_with_state(
-                table, tokens, mask_there.sum(axis=1, dtype=np.int64), state
-            )
-            places = to_device(np.flatnonzero(mask_there), device)
+            host_mask = mask.cpu().numpy()
+            table, table_rows = self._words.look_up(self._to_keys(ids.cpu().numpy()[host_mask]))
+            lengths = host_mask.sum(axis=1, dtype=np.int64)
+            layers, after = self.engine.run_with_state(table, table_rows, lengths, state)
+            tokens = to_device(np.flatnonzero(host_mask), device)
             padded = layers.new_zeros(B * T, len(layers), layers.shape[2])
-            padded.index_copy_(0, places, layers.transpose(0, 1))
+            padded.index_copy_(0, tokens, layers.transpose(0, 1))
             return BiLMOutput(padded.unflatten(0, (B, T)).transpose(1, 2), after)
 
     def _to_keys(self, ids: Int[np.ndarray, "N ..."]) -> Sequence[bytes | int]:

@@ -44,8 +44,6 @@ class ReferenceEngine(Engine):
         weight = next(bilm.parameters())
         super().__init__(bilm.config, weight.device, weight.dtype)
         self._bilm = bilm
-        L, D, H = bilm.config.num_layers, bilm.config.dim, bilm.config.cell_dim
-        self._zeros = [LSTMState(weight.new_zeros(1, D), weight.new_zeros(1, H))] * (2 * L)
 
     def encode(self, ids: Int[Tensor, "N ..."]) -> Float[Tensor, "N D"]:
         """See `Engine`."""
@@ -54,31 +52,33 @@ class ReferenceEngine(Engine):
     def run_with_state(
         self,
         table: Float[Tensor, "V D"],
-        tokens: Int[np.ndarray, " N"],
+        table_rows: Int[np.ndarray, " N"],
         lengths: Int[np.ndarray, " B"],
         state: BiLMState | None = None,
     ) -> tuple[Float[Tensor, "J N 2*D"], BiLMState]:
         """See `Engine`."""
-        N, B = len(tokens), len(lengths)
-        layers = table.new_empty(len(self._zeros) // 2 + 1, N, 2 * table.shape[1])
-        state = state or [LSTMState(*(x.expand(B, -1) for x in zero)) for zero in self._zeros]
+        N, B = len(table_rows), len(lengths)
+        L, D, H = self.config.num_layers, self.config.dim, self.config.cell_dim
+        layers = table.new_empty(L + 1, N, 2 * D)
+        if state is None:
+            zeros = LSTMState(table.new_zeros(B, D), table.new_zeros(B, H))
+            state = [zeros] * (2 * L)
         after = [LSTMState(h.clone(), c.clone()) for h, c in state]
         ends = np.cumsum(lengths)
         # Sentences of similar length together, so that padding at most doubles the work.
         for group in group_by_length(lengths.tolist(), 2 * N):
             if not lengths[group].any():
                 continue
-            places = [torch.arange(ends[i] - lengths[i], ends[i]) for i in group]
-            rows = to_device(torch.cat(places), self.device)  # of this group, in `layers`
-            padded = pad_sequence([torch.from_numpy(tokens)[p] for p in places], batch_first=True)
-            mask = torch.arange(padded.shape[1]) < torch.tensor(lengths[group])[:, None]
-            where = to_device(mask.flatten().nonzero()[:, 0], self.device)
-            x = table[to_device(padded, self.device)]  # (B, T, D)
-            of_group = torch.tensor(group, device=self.device)
-            before = [LSTMState(h[of_group], c[of_group]) for h, c in state]
-            output = self._bilm.contextualize(x, to_device(mask, self.device), before)
-            flat = output.layers.transpose(0, 1).flatten(1, 2)  # (J, B T, 2D)
-            layers[:, rows] = flat[:, where]
+            sentences = [torch.arange(ends[i] - lengths[i], ends[i]) for i in group]
+            rows = pad_sequence([torch.from_numpy(table_rows)[s] for s in sentences], True)
+            mask = torch.arange(rows.shape[1]) < torch.tensor(lengths[group])[:, None]  # (B, T)
+            x = table[to_device(rows, self.device)]  # (B, T, D)
+            mask, tokens, in_group = (
+                to_device(i, self.device) for i in (mask, torch.cat(sentences), torch.tensor(group))
+            )
+            before = [LSTMState(h[in_group], c[in_group]) for h, c in state]
+            output = self._bilm.contextualize(x, mask, before)
+            layers[:, tokens] = output.layers.transpose(0, 1)[:, mask]
             for (h, c), (new_h, new_c) in zip(after, output.state, strict=True):
-                h[of_group], c[of_group] = new_h, new_c
+                h[in_group], c[in_group] = new_h, new_c
         return layers, after

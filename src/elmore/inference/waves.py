@@ -15,9 +15,7 @@ matrices:
     h = clip(m P)            one product, split into parts as in training, and one kernel, which
                              passes h on to the lane's next token and to the layer above
 
-Only the outputs are kept: every wave works in the same memory.
-
-2 directions, L layers, 2L lanes, T tokens, B rows, D token dim, H cell dim, S parts of a sum.
+2 directions, L layers, 2L lanes, T steps, B batch rows, D dim, H cell dim, S parts of a sum.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -69,11 +67,11 @@ class Waves:
         start_output: Float[Tensor, "2*L b D"],
         start_cell: Float[Tensor, "2*L b H"],
     ) -> list[Tensor]:
-        """Return the output (T, 2, B, D) of each layer, then output and cell after the last token.
+        """Return the output (T, 2, B, D) of each layer, then output and cell after the last step.
 
         Args:
             x: Token vectors, each direction in the order in which it reads.
-            starts: Whether a sentence starts at a place.
+            starts: Whether a sentence starts at a step.
             start_output: The output before a sentence starts, for each row or, if b = 1, for all.
             start_cell: Likewise the cell, in float32.
         """

@@ -1,6 +1,4 @@
-"""Words to rows of a table of token vectors, each distinct word encoded once.
-
-A token vector does not depend on context, so it is computed once and kept from call to call.
+"""A cache of token vectors: each distinct word is encoded once, because context does not matter.
 
 N words, V rows of the table, C characters, D dim.
 """
@@ -18,17 +16,17 @@ from torch import Tensor
 from elmore.inference.engine import Engine
 from elmore.transfer import to_device
 
-# A larger table pays off on a GPU.
-_TABLE_ROWS = {"cpu": 32_768, "cuda": 131_072}
+_MAX_ROWS = 32_768
+_MAX_ROWS_CUDA = 131_072
 
 Word = TypeVar("Word", bound=Hashable)
 
 
-class Rows(NamedTuple):
-    """Token vectors, and which of them are those of the words asked for."""
+class CachedWords(NamedTuple):
+    """A table of token vectors, and the table row of each word."""
 
     table: Float[Tensor, "V D"]
-    rows: Int[np.ndarray, " N"]
+    table_rows: Int[np.ndarray, " N"]
 
 
 class WordCache(Generic[Word]):
@@ -47,7 +45,7 @@ class WordCache(Generic[Word]):
         self._engine = engine
         self._encode = encode
         self._lock = Lock()
-        self._max_rows = _TABLE_ROWS[engine.device.type]
+        self._max_rows = _MAX_ROWS_CUDA if engine.device.type == "cuda" else _MAX_ROWS
         self.clear()
 
     def clear(self) -> None:
@@ -57,7 +55,7 @@ class WordCache(Generic[Word]):
             self._table = self._empty_table(1).zero_()  # read as filler if there are no words
             self._filled: torch.cuda.Event | None = None
 
-    def look_up(self, words: Sequence[Word]) -> Rows:
+    def look_up(self, words: Sequence[Word]) -> CachedWords:
         """Return the row of each word, encoding those that are new."""
         with self._lock:
             self._wait_for_other_streams()
@@ -73,7 +71,7 @@ class WordCache(Generic[Word]):
                     found = self._find(words)
             if self._table.is_cuda:  # or its memory could be reused while this stream reads it
                 self._table.record_stream(torch.cuda.current_stream(self._engine.device))
-            return Rows(self._table, found)
+            return CachedWords(self._table, found)
 
     def _wait_for_other_streams(self) -> None:
         """Let the current CUDA stream wait until the rows of earlier calls are written."""

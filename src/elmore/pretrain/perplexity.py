@@ -6,20 +6,18 @@ depend on batches or on the order of sentences.
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from elmore.bilm.language_model import LanguageModel
 from elmore.errors import InputError
 from elmore.inference import new_engine
 from elmore.inference.batches import Batch, split
 from elmore.inference.engine import frozen
-from elmore.inference.packed import PackedSoftmax, can_pack
 from elmore.inference.word_cache import WordCache
 from elmore.text.characters import encode_words
 from elmore.text.sentences import frame
@@ -79,9 +77,7 @@ class _Scorer:
     def __init__(self, model: LanguageModel, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._engine = new_engine(copy.deepcopy(model.bilm))
-        pack = self._engine.device.type == "cpu" and can_pack()
-        self._nll: Callable[[Tensor, Tensor], Tensor]
-        self._nll = PackedSoftmax(model.softmax) if pack else model.softmax
+        self._softmax = model.softmax
         encode = partial(encode_words, width=model.bilm.config.max_characters)
         self._words: WordCache[str] = WordCache(self._engine, encode)
 
@@ -96,11 +92,10 @@ class _Scorer:
         has_next = to_device(np.flatnonzero(~last), device)
         targets = to_device(self._vocabulary.encode_words(words) - 1, device)
         with frozen(device):
-            table, tokens = self._words.look_up(words)
-            layers, _ = self._engine.run_with_state(table, tokens, lengths)
-            ahead, behind = layers[-1].chunk(2, dim=-1)
-            nll = (
-                self._nll(ahead[has_next], targets[has_next + 1]),
-                self._nll(behind[has_next + 1], targets[has_next]),
+            layers, _ = self._engine.run_with_state(*self._words.look_up(words), lengths)
+            forward, backward = layers[-1].chunk(2, dim=-1)
+            nlls = (
+                self._softmax(forward[has_next], targets[has_next + 1]),
+                self._softmax(backward[has_next + 1], targets[has_next]),
             )
-            return np.array([float(of_direction.double().sum()) for of_direction in nll])
+            return np.array([float(nll.double().sum()) for nll in nlls])

@@ -14,8 +14,7 @@ float32. Matrix products use `compute_dtype`.
 m P and the gradient of [x; h] are products with few rows and long sums, so their sums are split
 (see `gates.parts_of`).
 
-The forward and the backward language model are called `ahead` and `behind`; `forward` and
-`backward` are the methods of `torch.autograd.Function`. A variable d_x is the gradient of x.
+A variable d_x is the gradient of x.
 
 2 directions, T tokens, B rows of the batch, D dim, H cell dim, S parts of a sum.
 """
@@ -49,37 +48,33 @@ _BACK_ROWS, _BACK_COLUMNS = 8, 64  # smaller tiles: the gradient needs more regi
 
 def run_layer(
     x: Float[Tensor, "2 T B D"],
-    ahead: ProjectedLSTM,
-    behind: ProjectedLSTM,
-    ahead_state: LSTMState | None,
-    behind_state: LSTMState | None,
+    lstms: tuple[ProjectedLSTM, ProjectedLSTM],
+    state: tuple[LSTMState, LSTMState] | None,
     keep_state: Bool[Tensor, "2 T B"],
-) -> tuple[Float[Tensor, "2 T B D"], LSTMState, LSTMState]:
+) -> tuple[Float[Tensor, "2 T B D"], list[LSTMState]]:
     """Return the outputs of one layer of both directions, and their states after the last token.
 
     The arguments are those of `ProjectedLSTM`, for each direction.
     """
-    _, _, B, _ = x.shape
-    H, D = ahead.cell_dim, ahead.dim
-    if ahead_state is None or behind_state is None:
-        h = x.new_zeros(2, B, D)
-        c = x.new_zeros(2, B, H, dtype=torch.float32)
+    B, lstm = x.shape[2], lstms[0]
+    if state is None:
+        h = x.new_zeros(2, B, lstm.dim)
+        c = x.new_zeros(2, B, lstm.cell_dim, dtype=torch.float32)
     else:
-        h = torch.stack([ahead_state.output, behind_state.output])
-        c = torch.stack([ahead_state.cell, behind_state.cell])
+        h, c = (torch.stack(tensors) for tensors in zip(*state, strict=True))
     weights = [
         weight
-        for lstm in (ahead, behind)
+        for lstm in lstms
         for weight in (
             lstm.input.weight, lstm.recurrent.weight, lstm.input.bias, lstm.project.weight,
         )
     ]  # fmt: skip
-    clips = [c if c is not None else float("inf") for c in (ahead.cell_clip, ahead.projection_clip)]
+    clips = [b if b is not None else float("inf") for b in (lstm.cell_clip, lstm.projection_clip)]
     # One position more than tokens: `_project` at position t also writes to position t + 1.
     keep = functional.pad(keep_state.float(), (0, 0, 0, 1), value=1.0)  # (2, T + 1, B)
-    out, cell = _Layer.apply(x, h, c, keep, *clips, compute_dtype(ahead.input.weight), *weights)
+    out, cell = _Layer.apply(x, h, c, keep, *clips, compute_dtype(lstm.input.weight), *weights)
     after = zip(out[:, -1].float().detach(), cell, strict=True)
-    return out, *(LSTMState(h, c) for h, c in after)
+    return out, [LSTMState(h, c) for h, c in after]
 
 
 class _Layer(torch.autograd.Function):
