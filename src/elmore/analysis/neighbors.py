@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Float32
+from jaxtyping import Float
 
 from elmore.embedder import Embedder
 from elmore.errors import InputError
@@ -82,25 +82,16 @@ def nearest_neighbors(
     best: list[list[Neighbor]] = [[] for _ in queries]
     for line, (tokens, vectors) in enumerate(embedder.stream(corpus, layers=layer)):
         similarities = targets @ unit(vectors).T  # (Q, W)
-        for query, row, kept in zip(queries, similarities, best, strict=True):
-            if tokens != query.tokens:
-                _keep_best(kept, k, tokens, line, row)
+        for query, row, nearest in zip(queries, similarities, best, strict=True):
+            if tokens == query.tokens:
+                continue
+            threshold = nearest[-1].similarity if len(nearest) == k else -np.inf
+            for position in np.flatnonzero(row > threshold).tolist():
+                neighbor = Neighbor(float(row[position]), line, Occurrence(tokens, position))
+                # On the right of equal ones: ties keep the order of the corpus.
+                bisect.insort_right(nearest, neighbor, key=lambda n: -n.similarity)
+            del nearest[k:]
     return best
-
-
-def _keep_best(
-    kept: list[Neighbor],
-    k: int,
-    tokens: list[str],
-    line: int,
-    similarities: Float32[np.ndarray, " W"],
-) -> None:
-    """Insert the words of a sentence into the k best so far; ties keep the order of the corpus."""
-    worst = kept[-1].similarity if len(kept) == k else -np.inf
-    for position in np.flatnonzero(similarities > worst):
-        candidate = Neighbor(float(similarities[position]), line, Occurrence(tokens, int(position)))
-        bisect.insort_right(kept, candidate, key=lambda neighbor: -neighbor.similarity)
-        del kept[k:]
 
 
 def unit(vectors: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N D"]:
