@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from elmore.atomic import refuse_existing
+from elmore.atomic import atomic_folder, refuse_existing
 from elmore.bilm.model import BiLM
 from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.pretrained import Pretrained, read_pretrained
@@ -261,13 +261,14 @@ class Embedder:
         """Write the weights of `bilm` to a directory that `elmore.load` reads."""
         check_dtype(dtype)
         refuse_existing(Path(path), overwrite=overwrite)
-        write_directory(
-            self.bilm,
-            Path(path),
-            vocabulary=self.vocabulary,
-            provenance=self.provenance,
-            dtype=dtype,
-        )
+        with atomic_folder(Path(path)) as folder:
+            write_directory(
+                self.bilm,
+                folder,
+                vocabulary=self.vocabulary,
+                provenance=self.provenance,
+                dtype=dtype,
+            )
 
     def free(self) -> None:
         """Free cached token vectors and captured CUDA graphs; the next call makes them again."""

@@ -12,13 +12,14 @@ from safetensors.torch import load_file, save_file
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.bilm.softmax import Softmax
-from elmore.checkpoint.assign import build
+from elmore.checkpoint.build import build
 from elmore.checkpoint.directory import (
     read_config,
     read_directory,
     read_softmax,
     write_directory,
 )
+from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.text.characters import encode_sentences
 from elmore.text.vocabulary import Vocabulary
@@ -135,23 +136,24 @@ def test_config_of_another_program_is_rejected(directory: Path, text: str) -> No
         read_directory(directory)
 
 
-def test_failed_write_leaves_no_files(
-    bilm: BiLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_failed_save_keeps_the_previous_model(
+    bilm: BiLM, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def disk_full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
+    before = (directory / "model.safetensors").read_bytes()
     monkeypatch.setattr("elmore.checkpoint.directory.save_file", disk_full)
-    with pytest.raises(OSError, match="No space left"):
-        write_directory(bilm, tmp_path / "m")
-    assert not list(tmp_path.iterdir())
-
-
-def test_existing_directory_is_replaced_completely(bilm: BiLM, directory: Path) -> None:
-    (directory / "old.txt").write_text("old")
-    write_directory(bilm, directory)
-    assert {p.name for p in directory.iterdir()} == {"config.json", "model.safetensors"}
+    for name in ("model", "new"):
+        with pytest.raises(OSError, match="No space left"):
+            Embedder(bilm, device="cpu").save(directory.with_name(name), overwrite=True)
+    assert (directory / "model.safetensors").read_bytes() == before
     assert [p.name for p in directory.parent.iterdir()] == ["model"]
+
+
+def test_a_directory_with_a_model_is_not_written_to(bilm: BiLM, directory: Path) -> None:
+    with pytest.raises(InputError, match=r"config.json exists already"):
+        write_directory(bilm, directory)
 
 
 def test_weights_are_split_into_several_files(bilm: BiLM, tmp_path: Path) -> None:
@@ -202,5 +204,5 @@ def test_build_keeps_no_reference_to_its_input(bilm: BiLM) -> None:
             yield name, copy
             del copy
 
-    build(bilm.config, weights(), "memory")
+    build(lambda: BiLM(bilm.config), weights(), "memory")
     assert not any(ref() for ref in yielded)

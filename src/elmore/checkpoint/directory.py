@@ -5,10 +5,10 @@ weights may be split into several files: model-00001-of-00002.safetensors and so
 """
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -19,13 +19,11 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import elmore
-from elmore.atomic import atomic_file, atomic_folder
+from elmore.atomic import atomic_file, refuse_existing
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.bilm.softmax import Softmax
-from elmore.checkpoint.assign import build
-from elmore.checkpoint.meta import on_meta_device
-from elmore.checkpoint.quantize import quantize_rows, restore_rows
+from elmore.checkpoint.build import build
 from elmore.errors import InputError
 from elmore.schema import from_mapping
 from elmore.text.vocabulary import Vocabulary
@@ -54,9 +52,11 @@ def write_directory(
 ) -> None:
     """Save a biLM, or with `softmax` a language model, as a checkpoint directory.
 
+    The directory may exist, but not contain a model. Its config.json is written last.
+
     Args:
         bilm: The model.
-        path: The directory, which is replaced if it exists.
+        path: The directory.
         vocabulary: Input vocabulary of a word-input model, or output vocabulary of the softmax.
         softmax: Output layer of the language model.
         provenance: Where the model comes from, in JSON types.
@@ -66,48 +66,21 @@ def write_directory(
         max_file_bytes: Split the weights into files of up to this size. A single tensor is never
             split.
     """
-    with atomic_folder(path) as folder:
-        write_files(
-            bilm,
-            folder,
-            vocabulary=vocabulary,
-            softmax=softmax,
-            provenance=provenance,
-            dtype=dtype,
-            softmax_dtype=softmax_dtype,
-            max_file_bytes=max_file_bytes,
-        )
-
-
-def write_files(
-    bilm: BiLM,
-    folder: Path,
-    *,
-    vocabulary: Vocabulary | None = None,
-    softmax: Softmax | None = None,
-    provenance: Mapping[str, Any] | None = None,
-    dtype: Dtype = "float32",
-    softmax_dtype: SoftmaxDtype | None = None,
-    max_file_bytes: int | None = None,
-) -> None:
-    """Write the files of a checkpoint into an existing directory, config.json last.
-
-    The arguments are those of `write_directory`.
-    """
+    refuse_existing(path / CONFIG, overwrite=False)
+    for name, tensors in _shards(_state_dict(bilm, dtype), max_file_bytes):
+        save_tensors(tensors, path / name)
+    if softmax is not None:
+        save_tensors(_softmax_state_dict(softmax, softmax_dtype or dtype), path / SOFTMAX)
+    if vocabulary is not None:
+        with atomic_file(path / VOCABULARY) as temporary:
+            vocabulary.write(temporary)
     config = {
         "model_type": MODEL_TYPE,
         "elmore_version": elmore.__version__,
         "bilm": asdict(bilm.config),
         "provenance": dict(provenance or {}),
     }
-    for name, tensors in _shards(_state_dict(bilm, dtype), max_file_bytes):
-        save_tensors(tensors, folder / name)
-    if softmax is not None:
-        save_tensors(_softmax_state_dict(softmax, softmax_dtype or dtype), folder / SOFTMAX)
-    if vocabulary is not None:
-        with atomic_file(folder / VOCABULARY) as temporary:
-            vocabulary.write(temporary)
-    with atomic_file(folder / CONFIG) as temporary:
+    with atomic_file(path / CONFIG) as temporary:
         text = json.dumps(config, indent=2, ensure_ascii=False)
         temporary.write_text(text + "\n", encoding="utf-8")
 
@@ -120,10 +93,17 @@ def _state_dict(module: nn.Module, dtype: str) -> dict[str, Tensor]:
 
 
 def _softmax_state_dict(softmax: Softmax, dtype: SoftmaxDtype) -> dict[str, Tensor]:
+    """Return the weights to store; int8 weights have one scale per row."""
     if dtype != "int8":
         return _state_dict(softmax, dtype)
-    weight, scale = quantize_rows(softmax.weight.detach().cpu())
-    return {**_state_dict(softmax, "float16"), "weight": weight, _SCALE: scale}
+    weight = softmax.weight.detach().cpu()
+    scale = weight.abs().amax(dim=1, keepdim=True) / 127  # (V, 1)
+    scale[scale == 0] = 1  # avoids 0 / 0
+    return {
+        **_state_dict(softmax, "float16"),
+        "weight": (weight / scale).round().to(torch.int8),
+        _SCALE: scale[:, 0],
+    }
 
 
 def _shards(
@@ -131,16 +111,15 @@ def _shards(
 ) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Yield the name and the tensors of each file."""
     shards: list[dict[str, Tensor]] = [{}]
-    limit = math.inf if max_bytes is None else max_bytes
+    size = 0
     for name, tensor in state.items():
-        if shards[-1] and sum(t.nbytes for t in shards[-1].values()) + tensor.nbytes > limit:
+        if shards[-1] and max_bytes is not None and size + tensor.nbytes > max_bytes:
             shards.append({})
+            size = 0
         shards[-1][name] = tensor
-    if len(shards) == 1:
-        yield WEIGHTS, shards[0]
-        return
+        size += tensor.nbytes
     for i, shard in enumerate(shards, 1):
-        yield _SHARD.format(i, len(shards)), shard
+        yield WEIGHTS if len(shards) == 1 else _SHARD.format(i, len(shards)), shard
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
@@ -164,7 +143,7 @@ def read_directory(path: Path) -> BiLM:
     settings = read_config(path)
     weights = chain.from_iterable(map(_read_tensors, _weight_files(path)))
     config = from_mapping(BiLMConfig, settings["bilm"], f"{path / CONFIG}: bilm")
-    return build(config, weights, str(path / WEIGHTS))
+    return build(partial(BiLM, config), weights, str(path / WEIGHTS))
 
 
 def _weight_files(path: Path) -> list[Path]:
@@ -181,18 +160,11 @@ def _weight_files(path: Path) -> list[Path]:
 
 def read_softmax(path: Path, vocabulary: Vocabulary, dim: int) -> Softmax:
     """Load the softmax of a language model from its checkpoint directory."""
-    file = path / SOFTMAX
-    state = dict(_read_tensors(file))
+    state = dict(_read_tensors(path / SOFTMAX))
     if _SCALE in state:
-        state["weight"] = restore_rows(state["weight"], state.pop(_SCALE))
-    with on_meta_device():
-        softmax = Softmax(dim=dim, vocab_size=len(vocabulary))
-    expected = {name: tuple(value.shape) for name, value in softmax.state_dict().items()}
-    shapes = {name: tuple(value.shape) for name, value in state.items()}
-    if shapes != expected:
-        raise InputError(f"{file} has the shapes {shapes}; its vocabulary requires {expected}")
-    softmax.load_state_dict({name: value.float() for name, value in state.items()}, assign=True)
-    return softmax
+        state["weight"] = state["weight"] * state.pop(_SCALE).float()[:, None]
+    new = partial(Softmax, dim=dim, vocab_size=len(vocabulary))
+    return build(new, state.items(), str(path / SOFTMAX))
 
 
 def _read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:

@@ -6,6 +6,8 @@ parameters of `BiLM`.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,8 +19,7 @@ from torch import Tensor
 from elmore.atomic import atomic_file
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
-from elmore.checkpoint.assign import build
-from elmore.checkpoint.meta import on_meta_device
+from elmore.checkpoint.build import build, on_meta_device
 from elmore.errors import InputError
 from elmore.text.characters import NUM_CHARACTERS
 
@@ -68,11 +69,16 @@ def gates(theirs: str, ours: str, in_dim: int) -> Rule:
 
 def gate_bias(theirs: str, ours: str) -> Rule:
     """Map the bias of the gates. TensorFlow adds 1 to the forget gate at run time; ours has it."""
+
+    def add_to_forget_gate(x: Tensor, value: int) -> Tensor:
+        i, f, g, o = x.chunk(4)
+        return torch.cat([i, f + value, g, o])
+
     return Rule(
         theirs,
         (f"{ours}.input.bias",),
-        lambda x: (swap_gates(x) + _forget_one(x),),
-        lambda x: swap_gates(x - _forget_one(x)),
+        lambda x: (add_to_forget_gate(swap_gates(x), 1),),
+        lambda x: swap_gates(add_to_forget_gate(x, -1)),
     )
 
 
@@ -80,12 +86,6 @@ def swap_gates(x: Tensor) -> Tensor:
     """Reorder gates along the first axis: [i g f o] <-> [i f g o]."""
     i, second, third, o = x.chunk(4)
     return torch.cat([i, third, second, o])
-
-
-def _forget_one(x: Tensor) -> Tensor:
-    one = torch.zeros_like(x)
-    one.chunk(4)[1].fill_(1)
-    return one
 
 
 def rules(config: BiLMConfig, cell: str) -> Iterator[Rule]:
@@ -125,7 +125,6 @@ def read_hdf5(weights: Path, options: Path) -> BiLM:
     Raises:
         InputError: If a file is missing or damaged, or the two do not match.
     """
-    settings = read_options(options)
     try:
         file = h5py.File(weights)
     except FileNotFoundError:
@@ -136,7 +135,7 @@ def read_hdf5(weights: Path, options: Path) -> BiLM:
         ) from error
     with file:
         cell = CELL if "RNN_0/RNN/MultiRNNCell" in file else ONLY_CELL
-        config = config_from_options(settings, options, file, cell)
+        config = read_options(options, file, cell)
         mapping = list(rules(config, cell))
         missing = [rule.theirs for rule in mapping if rule.theirs not in file]
         if missing:
@@ -144,60 +143,48 @@ def read_hdf5(weights: Path, options: Path) -> BiLM:
                 f"{weights} lacks {len(missing)} of the {len(mapping)} weights that {options} "
                 f"requires, such as {missing[0]!r}. Do the two files belong together?"
             )
-        return build(config, _read_weights(file, mapping, config, options), str(weights))
+        return build(partial(BiLM, config), _read_weights(file, mapping, config), str(weights))
 
 
 def _read_weights(
-    file: h5py.File, mapping: Sequence[Rule], config: BiLMConfig, options: Path
+    file: h5py.File, mapping: Sequence[Rule], config: BiLMConfig
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield the names and values of a state dict, one dataset at a time."""
     with on_meta_device():
         expected = BiLM(config).state_dict()
     for rule in mapping:
         shape = rule.write(*(expected[name] for name in rule.ours)).shape
-        value = _read_float32(file[rule.theirs])
+        value = torch.from_numpy(file[rule.theirs][...].astype(np.float32, copy=False))
         if rule.theirs == "char_embed" and len(value) == NUM_CHARACTERS and not value[0].any():
             value = value[1:]  # this file has a row for the padding id
         if value.shape != shape:
             raise InputError(
-                f"{file.filename}: {rule.theirs} has shape {tuple(value.shape)}; {options} "
+                f"{file.filename}: {rule.theirs} has shape {tuple(value.shape)}; its options file "
                 f"requires {tuple(shape)}. Do the two files belong together?"
             )
         yield from zip(rule.ours, rule.read(value), strict=True)
 
 
-def _read_float32(dataset: Any) -> Tensor:
-    return torch.from_numpy(np.asarray(dataset[...], dtype=np.float32))
+def read_options(path: Path, file: Mapping[str, Any], cell: str) -> BiLMConfig:
+    """Convert options.json to a configuration; unknown keys are ignored.
 
+    Whether the model has projections is not in the options, so it is read from the weights.
 
-def read_options(path: Path) -> Mapping[str, Any]:
-    """Read options.json. Raises `InputError` if it is not the options file of an ELMo model."""
+    Raises:
+        InputError: If it is not the options file of a bidirectional ELMo model.
+    """
     try:
         options = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not JSON ({error}); expected ELMo's options.json") from error
     if not isinstance(options, dict) or not isinstance(options.get("lstm"), dict):
         raise InputError(f"{path} has no section 'lstm'; expected ELMo's options.json")
-    return options
-
-
-def config_from_options(
-    options: Mapping[str, Any], where: Path, file: Mapping[str, Any], cell: str
-) -> BiLMConfig:
-    """Convert released options to a configuration; unknown keys are ignored.
-
-    Whether the model has projections is not in the options, so it is read from the weights.
-    """
-    lstm, cnn = options["lstm"], options.get("char_cnn")
     if options.get("bidirectional") is False:
-        raise InputError(
-            f"{where} describes a forward language model; expected a bidirectional one"
-        )
+        raise InputError(f"{path} describes a forward language model; expected a bidirectional one")
+    lstm, cnn = options["lstm"], options.get("char_cnn")
+    token_encoder: dict[str, Any]
     try:
-        token_encoder: dict[str, Any]
-        if cnn is None or ("embedding" in file and "char_embed" not in file):
-            token_encoder = {"vocab_size": _vocab_size(file)}
-        else:
+        if cnn is not None and ("char_embed" in file or "embedding" not in file):
             token_encoder = {
                 "max_characters": int(cnn.get("max_characters_per_token", 50)),
                 "char_dim": int(cnn["embedding"]["dim"]),
@@ -206,36 +193,30 @@ def config_from_options(
                 "num_highways": int(cnn.get("n_highway") or 0),
                 "project_filters": "CNN_proj/W_proj" in file,
             }
+        elif "embedding" in file:
+            token_encoder = {"vocab_size": len(file["embedding"])}
+        else:
+            raise InputError(
+                "no section 'char_cnn', as in a word-input model, but the weights have no dataset "
+                "'embedding'. Do the two files belong together?"
+            )
         return BiLMConfig(
             **token_encoder,
             dim=int(lstm["projection_dim"]),
             cell_dim=int(lstm["dim"]),
             project_cells=f"RNN_0/RNN/{cell.format(0)}/W_P_0" in file,
             num_layers=int(lstm.get("n_layers", 1)),
-            # The default of the released training code.
+            # False is the default of the released training code.
             residual=bool(lstm.get("use_skip_connections", False)),
-            cell_clip=_number_or_none(lstm.get("cell_clip")),
-            projection_clip=_number_or_none(lstm.get("proj_clip")),
+            # Both 0 and null disable clipping in the released code.
+            cell_clip=float(lstm.get("cell_clip") or 0) or None,
+            projection_clip=float(lstm.get("proj_clip") or 0) or None,
             dropout=float(options.get("dropout", 0.1)),
         )
     except KeyError as error:
-        raise InputError(f"{where}: the key {error} is missing; expected ELMo options") from error
+        raise InputError(f"{path}: the key {error} is missing; expected ELMo options") from error
     except (TypeError, ValueError) as error:
-        raise InputError(f"{where}: {error}") from error
-
-
-def _vocab_size(file: Mapping[str, Any]) -> int:
-    if "embedding" not in file:
-        raise InputError(
-            "the options have no section 'char_cnn', which describes a word-input model, but the "
-            "weights have no dataset 'embedding'. Do the two files belong together?"
-        )
-    return int(file["embedding"].shape[0])
-
-
-def _number_or_none(value: float | None) -> float | None:
-    # Both 0 and null disable clipping in the released code.
-    return float(value) if value else None
+        raise InputError(f"{path}: {error}") from error
 
 
 def write_hdf5(bilm: BiLM, weights: Path, options: Path) -> None:
@@ -249,22 +230,20 @@ def write_hdf5(bilm: BiLM, weights: Path, options: Path) -> None:
         with h5py.File("weights", "w", driver="core", backing_store=False) as file:
             for rule in rules(bilm.config, CELL):
                 file[rule.theirs] = rule.write(*(state[name] for name in rule.ours)).numpy()
-            for name, array in _identity_projections(bilm.config):
-                file[name] = array
+            _add_identity_projections(file, bilm.config)
             file.flush()
             temporary.write_bytes(file.id.get_file_image())
 
 
-def _identity_projections(config: BiLMConfig) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield identities for projections that the model lacks, because AllenNLP requires them."""
+def _add_identity_projections(file: h5py.File, config: BiLMConfig) -> None:
+    """Write identities for the projections that the model lacks, because AllenNLP requires them."""
     identity = np.eye(config.dim, dtype=np.float32)
     if config.vocab_size is None and not config.project_filters:
-        yield "CNN_proj/W_proj", identity
-        yield "CNN_proj/b_proj", np.zeros(config.dim, dtype=np.float32)
+        file["CNN_proj/W_proj"] = identity
+        file["CNN_proj/b_proj"] = np.zeros(config.dim, dtype=np.float32)
     if not config.project_cells:
-        for direction in range(2):
-            for n in range(config.num_layers):
-                yield f"RNN_{direction}/RNN/{CELL.format(n)}/W_P_0", identity
+        for direction, n in product(range(2), range(config.num_layers)):
+            file[f"RNN_{direction}/RNN/{CELL.format(n)}/W_P_0"] = identity
 
 
 def options_from_config(config: BiLMConfig) -> dict[str, Any]:

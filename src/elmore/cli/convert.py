@@ -31,31 +31,29 @@ def convert(
         softmax_dtype: Type of the softmax weights of a language model; --dtype by default.
         max_file_mb: Split weights into files of up to this many megabytes.
     """
-    from elmore.atomic import atomic_file, refuse_existing
+    from elmore.atomic import atomic_file, atomic_folder, refuse_existing
     from elmore.checkpoint.directory import VOCABULARY, write_directory
     from elmore.checkpoint.hdf5 import write_hdf5
     from elmore.checkpoint.pretrained import read_pretrained
 
     to_hdf5 = output.suffix in (".hdf5", ".h5")
-    options_output = output.with_name("options.json")
-    refuse_existing(output, overwrite=overwrite)
-    if to_hdf5:
-        refuse_existing(options_output, overwrite=overwrite)
+    options_output, vocab_output = output.with_name("options.json"), output.with_name(VOCABULARY)
+    for path in (output, options_output, vocab_output) if to_hdf5 else (output,):
+        refuse_existing(path, overwrite=overwrite)
     bilm, vocabulary, provenance, softmax = read_pretrained(
         model, options=options, vocab=vocab, with_softmax=not to_hdf5
     )
     if to_hdf5:
         if vocabulary is not None:
-            vocab_output = output.with_name(VOCABULARY)
-            refuse_existing(vocab_output, overwrite=overwrite)
             with atomic_file(vocab_output) as temporary:
                 vocabulary.write(temporary)
         write_hdf5(bilm, output, options_output)
         print(f"{output}, {options_output}")
-    else:
+        return
+    with atomic_folder(output) as folder:
         write_directory(
             bilm,
-            output,
+            folder,
             vocabulary=vocabulary,
             softmax=softmax,
             provenance=provenance,
@@ -63,4 +61,4 @@ def convert(
             softmax_dtype=softmax_dtype,
             max_file_bytes=None if max_file_mb is None else int(max_file_mb * 1e6),
         )
-        print(output)
+    print(output)

@@ -1,6 +1,6 @@
 """Options that several commands share."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -62,15 +62,7 @@ class ModelOptions:
         """Load the model."""
         from elmore.embedder import load
 
-        return load(
-            self.model,
-            options=self.options,
-            vocab=self.vocab,
-            device=self.device,
-            precision=self.precision,
-            tokenizer=self.tokenizer,
-            language=self.language,
-        )
+        return load(**asdict(self))
 
 
 DEFAULT_MODEL = ModelOptions()

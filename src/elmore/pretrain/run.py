@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 import elmore
-from elmore.checkpoint.directory import CONFIG, write_files
+from elmore.checkpoint.directory import CONFIG, write_directory
 from elmore.embedder import find_device
 from elmore.errors import MissingExtraError, require
 from elmore.pretrain.config import PretrainConfig
@@ -145,7 +145,7 @@ def finish(
         plot_pretraining(records, folder.path / "loss.png")
     except MissingExtraError as error:
         report({"note": f"no plot of the loss: {error}"})
-    write_files(
+    write_directory(
         run.model.bilm,
         folder.path,
         softmax=run.model.softmax,
