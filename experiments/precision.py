@@ -12,7 +12,7 @@ from typing import get_args
 import elmore
 from elmore.embedder import Precision
 from elmore.tasks import load_task
-from elmore.tasks.layers import LayerTable
+from elmore.tasks.layers import LayerCache
 
 
 def main() -> None:
@@ -26,7 +26,7 @@ def main() -> None:
     print(f"| precision | {name} |\n|---|---|")
     for precision in get_args(Precision):
         bilm = elmore.load(trained.config.elmo.model, device="cpu", precision=precision)
-        trained.encode.layers = LayerTable(bilm)
+        trained.encode.layers = LayerCache(bilm)
         print(f"| {precision} | {100 * trained.evaluate(args.data)[name]:.2f} |", flush=True)
 
 

@@ -8,7 +8,7 @@ import torch
 
 from elmore.embedder import Embedder
 from elmore.errors import InputError
-from elmore.tasks.layers import LayerTable
+from elmore.tasks.layers import LayerCache
 
 SENTENCES = [["He", "sat", "by", "the", "bank"], ["Banks", "fail"], [], ["He", "sat"]]
 
@@ -22,51 +22,52 @@ def expected(embedder: Embedder, sentences: list[list[str]]) -> np.ndarray:
     return result
 
 
-def test_kept_layers_are_those_of_the_embedder(embedder: Embedder) -> None:
-    table = LayerTable(embedder)
-    table.prepare([*SENTENCES, SENTENCES[0]])
-    for some in (SENTENCES, SENTENCES[::-1], SENTENCES[1:2], [[]]):
-        found = table([[words] for words in some])
-        assert found.dtype == torch.float32
-        # Kept in half precision: eleven bits.
-        np.testing.assert_allclose(found, expected(embedder, some), rtol=1e-3, atol=1e-6)
+def test_cached_layers_equal_the_embedder(embedder: Embedder) -> None:
+    cache = LayerCache(embedder)
+    cache.prepare([*SENTENCES, SENTENCES[0]])
+    for batch in (SENTENCES, SENTENCES[::-1], SENTENCES[1:2], [[]]):
+        layers = cache([[words] for words in batch])
+        assert layers.dtype == torch.float32
+        # The cache holds float16, which has a precision of eleven bits.
+        np.testing.assert_allclose(layers, expected(embedder, batch), rtol=1e-3, atol=1e-6)
 
 
-def test_what_was_not_prepared_is_computed(embedder: Embedder) -> None:
-    table = LayerTable(embedder)
-    table.prepare(SENTENCES[:1])
+def test_layers_of_new_sentences_are_computed(embedder: Embedder) -> None:
+    cache = LayerCache(embedder)
+    assert not cache([[[]]]).any()
+    cache.prepare(SENTENCES[:1])
     new = [SENTENCES[0], ["a", "new", "one"], []]
-    found = table([[words] for words in new])
-    np.testing.assert_allclose(found, expected(embedder, new), rtol=1e-5, atol=1e-6)
+    layers = cache([[words] for words in new])
+    np.testing.assert_allclose(layers, expected(embedder, new), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("prepared", [True, False])
-def test_the_sentences_of_a_text_are_read_one_by_one(embedder: Embedder, prepared: bool) -> None:
-    table = LayerTable(embedder)
+def test_sentences_of_a_text_are_embedded_independently(embedder: Embedder, prepared: bool) -> None:
+    cache = LayerCache(embedder)
     if prepared:
-        table.prepare(SENTENCES)
-    found = table([SENTENCES[:2], SENTENCES[2:]])
+        cache.prepare(SENTENCES)
+    layers = cache([SENTENCES[:2], SENTENCES[2:]])
     first, second = (np.concatenate(embedder.embed(s), 1) for s in (SENTENCES[:2], SENTENCES[3:]))
-    np.testing.assert_allclose(found[0], first, rtol=1e-3, atol=1e-6)
-    np.testing.assert_allclose(found[1, :, :2], second, rtol=1e-3, atol=1e-6)
-    assert not found[1, :, 2:].any()
+    np.testing.assert_allclose(layers[0], first, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(layers[1, :, :2], second, rtol=1e-3, atol=1e-6)
+    assert not layers[1, :, 2:].any()
 
 
-def test_a_sentence_is_computed_once(embedder: Embedder) -> None:
+def test_repeated_sentences_are_computed_once(embedder: Embedder) -> None:
     seen = []
 
-    def watch(stream):
-        for item in stream:
-            seen.append(item)
-            yield item
+    def watch(sentences):
+        for words in sentences:
+            seen.append(words)
+            yield words
 
-    LayerTable(embedder).prepare([["a"], ["b"], ["a"], ["a"]], watch)
+    LayerCache(embedder).prepare([["a"], ["b"], ["a"], ["a"]], watch)
     assert sorted(seen) == [["a"], ["b"]]
 
 
-def test_a_table_larger_than_the_disk_is_refused(
+def test_cache_larger_than_the_disk_is_refused(
     embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=100))
-    with pytest.raises(InputError, match="a larger disk in the variable TMPDIR"):
-        LayerTable(embedder).prepare(SENTENCES)
+    with pytest.raises(InputError, match="set TMPDIR to a folder on a larger disk"):
+        LayerCache(embedder).prepare(SENTENCES)

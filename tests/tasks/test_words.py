@@ -8,7 +8,7 @@ import torch
 
 from elmore.embedder import Embedder, load
 from elmore.tasks.config import ElmoConfig, WordsConfig
-from elmore.tasks.layers import LayerTable
+from elmore.tasks.layers import LayerCache
 from elmore.tasks.vectors import WordVectors
 from elmore.tasks.words import UNKNOWN, WordEncoder, WordIndex, Words, WordTable
 
@@ -76,7 +76,7 @@ def build(embedder: Embedder | None, **elmo: object) -> tuple[Words, WordEncoder
         num_layers=embedder.num_layers if embedder else 0,
         elmo_dim=embedder.dim if embedder else 0,
     )
-    table = LayerTable(embedder) if embedder else None
+    table = LayerCache(embedder) if embedder else None
     encode = WordEncoder(index, table, with_characters=True, device=torch.device("cpu"))
     return words, encode
 

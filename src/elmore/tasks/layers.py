@@ -1,19 +1,19 @@
-"""The biLM's layers of every sentence of a task, computed once and kept.
+"""A cache of the biLM's layers for all sentences of a task.
 
-The biLM is frozen, so a sentence has the same layers in every epoch. They are kept as one table of
-words in half precision: on the GPU if they fit, else in a file that is mapped into memory.
+The biLM is frozen, so a sentence has the same layers in every epoch. They are computed once and
+kept in float16, one row per word: on the GPU if they fit, otherwise in a memory-mapped file.
 
-B texts, J layers, T words, D dim; N words in all.
+B texts, J layers, T words, D dim; N words in the cache.
 """
 
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float16, Int
+from jaxtyping import Float, Float16
 from torch import Tensor
 
 from elmore.embedder import Embedder
@@ -21,90 +21,89 @@ from elmore.errors import InputError
 from elmore.text.sentences import Sentence
 from elmore.transfer import to_device
 
-_SHARE_OF_GPU = 0.5
-"""At most so much of a GPU's free memory is filled with layers."""
+_MAX_SHARE_OF_GPU = 0.5
+"""The part of a GPU's free memory that the cache may take."""
 
-_SENTENCES_AT_ONCE = 256  # on their way to the table
+_SENTENCES_PER_COPY = 256
 
 Text = Sequence[Sentence]
-"""Sentences in their order. The biLM reads each on its own (section 3.4)."""
+"""Sentences in their order. The biLM embeds each of them independently (section 3.4)."""
 
 Watch = Callable[[Iterator[Sentence]], Iterator[Sentence]]
 
 
-def _check_room(size: int) -> None:
-    """Refuse a table that the disk can't hold: writing it would end the program without a word."""
+def _require_space(size: int) -> None:
+    """Raise `InputError` if the file does not fit on the disk: SIGBUS would kill the process."""
     folder = tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
     if size > free:
         raise InputError(
-            f"ELMo's layers of all sentences take {size / 1e9:.1f} GB, and {folder} has "
-            f"{free / 1e9:.1f} GB left; name a larger disk in the variable TMPDIR"
+            f"the biLM's layers of all sentences take {size / 1e9:.1f} GB, but {folder} has only "
+            f"{free / 1e9:.1f} GB of free space; set TMPDIR to a folder on a larger disk"
         )
 
 
-class LayerTable:
-    """Texts to layers: those that were prepared are looked up, others computed on the spot."""
+class LayerCache:
+    """Returns the biLM's layers of texts: cached ones, or computed on the spot."""
 
     def __init__(self, embedder: Embedder) -> None:
         self.embedder = embedder
-        self._place: dict[tuple[str, ...], int] = {}
+        self._first_row: dict[tuple[str, ...], int] = {}
+        """The row of each cached sentence's first word; the other words follow it."""
         self._table: Float16[Tensor, "N J D"] = torch.zeros(
-            0, embedder.num_layers, embedder.dim, dtype=torch.float16
+            1, embedder.num_layers, embedder.dim, dtype=torch.float16
         )
 
     def prepare(self, sentences: Iterable[Sentence], watch: Watch = iter) -> None:
-        """Compute the layers of all different sentences, and keep them."""
+        """Compute and cache the layers of all distinct sentences."""
         distinct = list(dict.fromkeys(tuple(words) for words in sentences if words))
-        self._table = self._room_for(sum(map(len, distinct)))
+        self._table = self._new_table(sum(map(len, distinct)))
         for _ in watch(self._fill(distinct)):
             pass
-        self.embedder.free()  # the memory is for the task now
+        self.embedder.free()  # leaves the memory to the task's model
 
-    def _room_for(self, count: int) -> Float16[Tensor, "N J D"]:
-        shape = (max(count, 1), self.embedder.num_layers, self.embedder.dim)
+    def _new_table(self, num_words: int) -> Float16[Tensor, "N J D"]:
+        shape = (max(num_words, 1), self.embedder.num_layers, self.embedder.dim)
         size, device = 2 * np.prod(shape, dtype=int).item(), self.embedder.device
-        if device.type == "cuda" and size < _SHARE_OF_GPU * torch.cuda.mem_get_info(device)[0]:
+        if device.type == "cuda" and size < _MAX_SHARE_OF_GPU * torch.cuda.mem_get_info(device)[0]:
             return torch.empty(shape, dtype=torch.float16, device=device)
-        _check_room(size)
-        # A file without a name: it may be larger than memory, and is gone with the mapping.
+        _require_space(size)
+        # The file may be larger than memory. It has no name and is deleted with the mapping.
         with tempfile.TemporaryFile() as file:
             return torch.from_numpy(np.memmap(file, np.float16, "w+", shape=shape))
 
     def _fill(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
         start = 0
-        stream = self.embedder.stream(sentences, dtype="float16")
-        while some := list(islice(stream, _SENTENCES_AT_ONCE)):
-            vectors = np.concatenate([vectors for _, vectors in some], axis=1)  # (J, words, D)
+        embedded = self.embedder.stream(sentences, dtype="float16")
+        while batch := list(islice(embedded, _SENTENCES_PER_COPY)):
+            vectors = np.concatenate([vectors for _, vectors in batch], axis=1)  # (J, words, D)
             rows = self._table[start : start + vectors.shape[1]]
             rows.copy_(to_device(vectors, rows.device).transpose(0, 1))
-            for words, _ in some:
-                self._place[tuple(words)] = start
+            for words, _ in batch:
+                self._first_row[tuple(words)] = start
                 start += len(words)
                 yield words
 
     def __call__(self, texts: Sequence[Text]) -> Float[Tensor, "B J T D"]:
-        """Return the layers of a batch, with zeros after the end of a text."""
-        longest = max(1, *(sum(map(len, text)) for text in texts))
+        """Return the layers of a batch of texts, padded with zeros."""
         keys = [[tuple(words) for words in text if words] for text in texts]
-        if all(key in self._place for key in chain.from_iterable(keys)):
-            rows = np.full((len(keys), longest), -1)
-            for row, text in zip(rows, keys, strict=True):
-                start = 0
-                for key in text:
-                    row[start : start + len(key)] = np.arange(len(key)) + self._place[key]
-                    start += len(key)
-            return self._look_up(torch.from_numpy(rows))
-        layers = torch.zeros(len(keys), self.embedder.num_layers, longest, self.embedder.dim)
-        computed = iter(self.embedder.embed([list(key) for text in keys for key in text]))
-        for row, text in zip(layers, keys, strict=True):
-            start = 0
-            for key in text:
-                row[:, start : start + len(key)] = torch.from_numpy(next(computed))
-                start += len(key)
-        return to_device(layers, self.embedder.device)
+        table, first_row = self._table, self._first_row
+        if any(key not in first_row for text in keys for key in text):
+            table, first_row = self._compute(list(chain.from_iterable(keys)))
+        longest = max(1, *(sum(map(len, text)) for text in keys))
+        rows = np.full((len(keys), longest), -1)
+        for row, text in zip(rows, keys, strict=True):
+            words = (range(first_row[key], first_row[key] + len(key)) for key in text)
+            row[: sum(map(len, text))] = list(chain.from_iterable(words))
+        indices = to_device(rows, table.device)
+        layers = table[indices.clamp(min=0)] * (indices >= 0)[..., None, None]  # (B, T, J, D)
+        return to_device(layers, self.embedder.device).float().transpose(1, 2)
 
-    def _look_up(self, rows: Int[Tensor, "B T"]) -> Float[Tensor, "B J T D"]:
-        rows = to_device(rows, self._table.device)
-        found = self._table[rows.clamp(min=0)] * (rows >= 0)[..., None, None]  # (B, T, J, D)
-        return to_device(found, self.embedder.device).float().transpose(1, 2)
+    def _compute(
+        self, sentences: Sequence[tuple[str, ...]]
+    ) -> tuple[Float[Tensor, "N J D"], dict[tuple[str, ...], int]]:
+        """Return a table of these sentences only, and their first rows."""
+        vectors = np.concatenate(self.embedder.embed(sentences), axis=1)  # (J, N, D)
+        table = to_device(vectors, self.embedder.device).transpose(0, 1)
+        starts = accumulate(map(len, sentences), initial=0)
+        return table, dict(zip(sentences, starts, strict=False))

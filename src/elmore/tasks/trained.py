@@ -23,7 +23,7 @@ from elmore.tasks import get_task
 from elmore.tasks.config import ElmoConfig, TaskConfig
 from elmore.tasks.domain import FOLDER
 from elmore.tasks.fit import predict
-from elmore.tasks.layers import LayerTable
+from elmore.tasks.layers import LayerCache
 from elmore.tasks.task import Labels, Task, TaskModel
 from elmore.tasks.vectors import WordVectors
 from elmore.tasks.words import WordEncoder, WordIndex, Words
@@ -135,7 +135,7 @@ def assemble(
     model = task.build(config, words, labels).to(device)
     encode = WordEncoder(
         index,
-        LayerTable(embedder) if embedder else None,
+        LayerCache(embedder) if embedder else None,
         with_characters=config.words.char_filters > 0,
         device=device,
     )

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from elmore.mix import ScalarMix
 from elmore.tasks.config import ElmoConfig, WordsConfig
-from elmore.tasks.layers import LayerTable, Text
+from elmore.tasks.layers import LayerCache, Text
 from elmore.tasks.modules.characters import CharCNN
 from elmore.tasks.vectors import WordVectors
 from elmore.text.characters import encode_words
@@ -67,15 +67,16 @@ class WordIndex:
     def from_sentences(
         cls, sentences: Iterable[Sentence], known: Sequence[str], *, min_count: int, train: bool
     ) -> "WordIndex":
-        """Choose the words whose vectors are trained: frequent ones without a vector.
+        """Choose the words that get a trained vector: frequent words without a pretrained one.
 
-        Rare words with digits share a row if they have the same shape: `1,847` is `0,000`.
+        Rare words with digits share a vector if they have the same shape: `1,847` and `2,310` are
+        both `0,000`.
 
         Args:
             sentences: The training text.
-            known: Words that have a vector.
-            min_count: How often a word must occur to get a vector.
-            train: Also train the vectors of `known` words that occur in the training text.
+            known: Words that have a pretrained vector.
+            min_count: How often a word must occur to get a trained vector.
+            train: Fine-tune the vectors of `known` words that occur in the training text.
         """
         vocabulary = set(known)
         counts = Counter(word for words in sentences for word in words)
@@ -118,7 +119,7 @@ class WordEncoder:
     def __init__(
         self,
         index: WordIndex,
-        layers: LayerTable | None,
+        layers: LayerCache | None,
         *,
         with_characters: bool,
         device: torch.device,
