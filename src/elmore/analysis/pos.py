@@ -7,7 +7,7 @@ import copy
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import tee
+from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from elmore.embedder import Embedder
 from elmore.errors import InputError
+from elmore.schema import check_ranges
 from elmore.text.lines import read_lines
 
 TagSet = Literal["xpos", "upos"]
@@ -64,9 +65,7 @@ class ProbeConfig:
     """Seed for the order of the words."""
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "max_epochs", "patience"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
+        check_ranges("probe", self, at_least={"batch_size": 1, "max_epochs": 1, "patience": 1})
 
 
 def read_conllu(path: Path, tag_set: TagSet = "xpos") -> list[TaggedSentence]:
@@ -78,7 +77,8 @@ def read_conllu(path: Path, tag_set: TagSet = "xpos") -> list[TaggedSentence]:
     sentences: list[TaggedSentence] = []
     tokens: list[str] = []
     tags: list[str] = []
-    for number, line in enumerate(read_lines(path), start=1):
+    # The added blank line ends the last sentence.
+    for number, line in enumerate(chain(read_lines(path), [""]), start=1):
         if line.startswith("#"):
             continue
         if line:
@@ -89,8 +89,6 @@ def read_conllu(path: Path, tag_set: TagSet = "xpos") -> list[TaggedSentence]:
         elif tokens:
             sentences.append(TaggedSentence(tokens, tags))
             tokens, tags = [], []
-    if tokens:  # no blank line after the last sentence
-        sentences.append(TaggedSentence(tokens, tags))
     if not sentences:
         raise InputError(f"{path}: no words; expected CoNLL-U, one word per line")
     return sentences
@@ -124,18 +122,12 @@ def embed_words(embedder: Embedder, sentences: Iterable[TaggedSentence]) -> Tagg
 
     They are stored as float16, so a treebank of 200,000 words takes 600 MB at 512 dimensions.
     """
-    tagged, to_embed = tee(sentences)
-    embedded = embedder.stream((sentence.tokens for sentence in to_embed), layers="all")
-    layers: list[list[Float16[np.ndarray, "W D"]]] = [[] for _ in range(embedder.num_layers)]
-    tags: list[str] = []
-    for sentence, (_, vectors) in zip(tagged, embedded, strict=True):
-        tags += sentence.tags
-        for sentences_of_layer, layer in zip(layers, vectors.astype(np.float16), strict=True):
-            sentences_of_layer.append(layer)
-    # np.concatenate rejects an empty list, which is what a text without sentences gives.
-    empty = np.zeros((0, embedder.dim), dtype=np.float16)
+    sentences = list(sentences)
+    vectors = embedder.embed((sentence.tokens for sentence in sentences), dtype="float16")
+    layers = zip(*vectors, strict=True)  # vectors has one array (J, W, D) per sentence
     return TaggedWords(
-        [torch.from_numpy(np.concatenate([empty, *arrays])) for arrays in layers], tags
+        [torch.from_numpy(np.concatenate(layer)) for layer in layers],
+        [tag for sentence in sentences for tag in sentence.tags],
     )
 
 
