@@ -49,7 +49,7 @@ def predict(
     if tokenizer and default is None:
         raise InputError(f"{trained.task.name} has its own tokenizer: leave out --tokenizer")
     tokenize = get_tokenizer(tokenizer or default or "moses", language)
-    # A user who types gets each prediction at once.
+    # A line typed on a terminal is answered at once; files are processed in batches.
     interactive = str(file) == "-" and sys.stdin.isatty()
     console = Console(highlight=False, soft_wrap=True)
 

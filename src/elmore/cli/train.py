@@ -77,10 +77,10 @@ def train(
         "elmo.penalty": lambda_,
         "elmo.model": init_bilm,
         "elmo.finetune": finetune_bilm or None,
-        "words.vectors": vectors,
+        "words.vectors": str(vectors) if vectors else None,
         "training.seed": seed,
     }
-    given = [f"{name}={json.dumps(_plain(v))}" for name, v in options.items() if v is not None]
+    given = [f"{name}={json.dumps(v)}" for name, v in options.items() if v is not None]
     config = read_task_config(task, recipe, [*given, *changes])
     if no_elmo and config.elmo.place != "none":
         raise InputError(f"--no-elmo contradicts elmo.place={config.elmo.place}")
@@ -105,10 +105,6 @@ def train(
         print(f"{part:5} {show_scores(scores)}")
     limit = ", stopped by --max-minutes" if summary["cut_short"] else ""
     print(f"{summary['epochs']} epochs in {summary['seconds']:.0f} s{limit} -> {output}")
-
-
-def _plain(value: object) -> object:
-    return str(value) if isinstance(value, Path) else value
 
 
 def show_epoch(record: dict[str, Any]) -> None:

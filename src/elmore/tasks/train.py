@@ -1,4 +1,4 @@
-"""Files of examples in, a trained task out: what `elmore train` does, as a function.
+"""Training of a task: reads the files, trains the model and writes the trained task.
 
 DIR/config.toml metrics.jsonl checkpoints/   see `elmore.training.run_folder`
 DIR/data.json                                identity of the training, dev and test files
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 import elmore
-from elmore.embedder import Embedder, find_device
+from elmore.embedder import find_device
 from elmore.errors import InputError, MissingExtraError
 from elmore.mix import ScalarMix
 from elmore.tasks import get_task
@@ -27,7 +27,7 @@ from elmore.tasks.config import ElmoConfig, TaskConfig, WordsConfig
 from elmore.tasks.domain import domain_text, finetune_bilm
 from elmore.tasks.fit import Fit
 from elmore.tasks.layers import Watch
-from elmore.tasks.task import Labels, Task, TaskModel
+from elmore.tasks.task import Task, TaskModel
 from elmore.tasks.trained import TASK, TrainedTask, assemble, load_bilm, require_examples
 from elmore.tasks.vectors import WordVectors, read_word_vectors
 from elmore.tasks.words import WordIndex
@@ -120,7 +120,14 @@ def train_task(
             report=report,
         )
         embedder = load_bilm(config.elmo, device, str(finetuned))
-    trained = _initialize(task, config, examples.train, labels, vectors, embedder, torch_device)
+    index = WordIndex.from_sentences(
+        (s for example in examples.train for s in task.texts(example)),
+        vectors.words,
+        min_count=config.words.min_count,
+        train=config.words.train,
+    )
+    torch.manual_seed(config.training.seed)
+    trained = assemble(task, config, index, vectors, labels, embedder, torch_device)
     if trained.encode.layers is not None:
         sentences = (s for part in examples for example in part for s in task.texts(example))
         trained.encode.layers.prepare(sentences, watch)
@@ -211,26 +218,6 @@ def _check_resumable(folder: RunFolder, config: TaskConfig, data: dict[str, Any]
 def _relevant(config: TaskConfig) -> TaskConfig:
     """Ignore the ELMo settings of a baseline, which have no effect."""
     return replace(config, elmo=ElmoConfig(place="none")) if config.elmo.place == "none" else config
-
-
-def _initialize(
-    task: Task[Any, Any, Any],
-    config: TaskConfig,
-    examples: Sequence[Any],
-    labels: Labels,
-    vectors: WordVectors,
-    embedder: Embedder | None,
-    device: torch.device,
-) -> TrainedTask:
-    """Return a task with its initial weights."""
-    index = WordIndex.from_sentences(
-        (s for example in examples for s in task.texts(example)),
-        vectors.words,
-        min_count=config.words.min_count,
-        train=config.words.train,
-    )
-    torch.manual_seed(config.training.seed)
-    return assemble(task, config, index, vectors, labels, embedder, device)
 
 
 def _train(fit: Fit, folder: RunFolder, report: Report, *, resume: bool) -> list[dict[str, Any]]:
