@@ -107,14 +107,14 @@ def test_assignment_equals_brute_force(rows: int, columns: int, seed: int) -> No
 
 
 @pytest.mark.parametrize("shape", [(40, 60), (60, 40), (50, 50)])
-def test_pairs_are_those_of_scipy(shape: tuple[int, int]) -> None:
+def test_assignment_equals_scipy(shape: tuple[int, int]) -> None:
     value = values(*shape, seed=0)
     expected = value[linear_sum_assignment(value, maximize=True)].sum()
     assert sum(value[pair] for pair in linear_assignment(value)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_scores_are_those_of_scorch(seed: int) -> None:
+def test_scores_equal_scorch(seed: int) -> None:
     draw = np.random.default_rng(seed)
     keys, responses = ([random_clusters(draw) for _ in range(3)] for _ in range(2))
     actual = coref_scores(keys, responses)

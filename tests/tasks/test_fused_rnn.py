@@ -53,30 +53,28 @@ def check(
 
 
 @pytest.mark.parametrize("hidden", [5, 70, 130])  # the last is wider than a program's tile
-def test_lstm_of_two_layers_is_that_of_pytorch(
-    hidden: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_layer_lstm_equals_pytorch(hidden: int, monkeypatch: pytest.MonkeyPatch) -> None:
     check(BiLSTM(7, hidden, num_layers=2), [3, 1, 4], 7, monkeypatch)
 
 
 @pytest.mark.parametrize("hidden", [6, 100, 130])
-def test_gru_is_that_of_pytorch(hidden: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gru_equals_pytorch(hidden: int, monkeypatch: pytest.MonkeyPatch) -> None:
     check(BiGRU(4, hidden), [2, 5, 1], 4, monkeypatch)
 
 
 @pytest.mark.parametrize(("hidden", "dropout"), [(9, 0.0), (9, 0.4), (130, 0.4)])
-def test_highway_lstm_is_that_of_plain_pytorch(
+def test_highway_lstm_equals_plain_pytorch(
     hidden: int, dropout: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = AlternatingLSTM(6, hidden, num_layers=3, dropout=dropout)
     check(module, [3, 4, 2], 6, monkeypatch)
 
 
-def test_more_sentences_than_a_program_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_larger_than_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
     check(BiGRU(3, 4), [1 + n % 3 for n in range(19)], 3, monkeypatch)
 
 
-def test_dropout_between_layers_is_for_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropout_between_layers_only_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
     module = BiLSTM(7, 5, num_layers=2, dropout=0.9)
     check(module.eval(), [3, 1, 4], 7, monkeypatch)
     x, lengths = torch.ones(1, 4, 7, device=DEVICE), torch.tensor([4])

@@ -53,7 +53,7 @@ def batch(*lengths: int) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
-def test_layers_are_those_of_the_paper_in_alternating_directions(num_layers: int) -> None:
+def test_stack_matches_the_equations_in_alternating_directions(num_layers: int) -> None:
     stack = new_stack(num_layers)
     x, lengths = batch(6, 1, 4)
 
@@ -78,7 +78,7 @@ def test_padding_changes_nothing_and_gets_no_gradient() -> None:
     assert not other.grad[~mask].any()
 
 
-def test_the_order_of_a_batch_does_not_matter() -> None:
+def test_outputs_do_not_depend_on_batch_order() -> None:
     stack = new_stack(3)
     x, lengths = batch(3, 7, 5)
     order = torch.tensor([2, 0, 1])
@@ -92,7 +92,7 @@ def test_matrices_are_orthonormal_and_gates_remember() -> None:
     assert layer.input.bias.tolist() == [0.0] * 2 * H + [1.0] * H + [0.0] * 3 * H
 
 
-def test_dropout_is_that_of_the_paper_and_the_same_at_every_step() -> None:
+def test_dropout_matches_the_equations_with_one_mask_for_all_steps() -> None:
     layer = HighwayLSTM(WIDTH, 50, dropout=0.4)
     x, lengths = torch.randn(20, 6, WIDTH), torch.full((20,), 6)
 

@@ -219,9 +219,9 @@ def test_prefetch_keeps_order_and_raises_errors() -> None:
         made.append(item)
         return 1 // (5 - item)
 
-    stream = prefetch(make, range(9))
-    assert next(stream) == 0
-    stream.close()
+    results = prefetch(make, range(9))
+    assert next(results) == 0
+    results.close()
     assert made in ([0], [0, 1], [0, 1, 2])
     assert list(prefetch(str, range(9))) == list("012345678")
     with pytest.raises(ZeroDivisionError):

@@ -47,7 +47,7 @@ def test_best_gold_answer_counts() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_scores_of_random_answers_are_those_of_torchmetrics() -> None:
+def test_scores_of_random_answers_equal_torchmetrics() -> None:
     draw = random.Random(0)
     words = ["the", "a", "An", "U.S.", "cat", "Cat,", "dog", "-", "caf\u00e9", "\u2013", "10", "''"]
 

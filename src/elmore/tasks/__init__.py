@@ -66,13 +66,13 @@ TASKS: "dict[str, Callable[[], Task[Any, Any, Any]]]" = {
 }
 """The tasks by name. Values import torch when called, so that listing the names is fast."""
 
-_HOME = {
+_MODULES = {
     "TrainedTask": "elmore.tasks.trained",
     "load_task": "elmore.tasks.trained",
     "read_task_config": "elmore.tasks.train",
     "train_task": "elmore.tasks.train",
 }
-"""The modules of the names that this package loads on first use."""
+"""Names that are imported on first use, and their modules."""
 
 
 def get_task(name: str) -> "Task[Any, Any, Any]":
@@ -87,6 +87,6 @@ def get_task(name: str) -> "Task[Any, Any, Any]":
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULES:
         raise AttributeError(f"module 'elmore.tasks' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

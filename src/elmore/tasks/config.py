@@ -12,16 +12,18 @@ class WordsConfig:
     """Word vectors and the character CNN of a task."""
 
     vectors: str | None = None
-    """File of word vectors: GloVe or word2vec, text or binary, or npz. None: learn all vectors."""
+    """File of pretrained word vectors: GloVe or word2vec, text or binary, or npz. Without it, all
+    word vectors are learned."""
 
     dim: int = 100
-    """Dimension of the word vectors, if there is no file."""
+    """Dimension of the word vectors if there is no file."""
 
     train: bool = False
     """Fine-tune the vectors of words that occur in the training data."""
 
     min_count: int = 2
-    """Words that are not in the file get a vector if they occur this often in the training data."""
+    """Words that are not in the file get a trained vector if they occur at least this often in the
+    training data."""
 
     char_dim: int = 16
     """Dimension of the character embeddings of the task's character CNN."""

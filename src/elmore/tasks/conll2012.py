@@ -1,4 +1,4 @@
-"""Files of the CoNLL-2012 shared task to documents, as rows of columns.
+"""Reader of CoNLL-2012 files: documents of sentences, with one row of columns per word.
 
 #begin document (bc/cnn/00/cnn_0000); part 000
 bc/cnn/00/cnn_0000  0  0  She   PRP ...  -     -   ...  (ARG0*)  (12)
@@ -25,7 +25,7 @@ _BEGIN, _END = "#begin document", "#end document"
 
 
 class Row(NamedTuple):
-    """A word."""
+    """A word and its annotations."""
 
     number: int
     """Line number, for error messages."""
@@ -37,7 +37,7 @@ class Document(NamedTuple):
     """A document, or one part of it."""
 
     name: str
-    """As in the file, including the part."""
+    """The text after `#begin document`, including the part."""
 
     sentences: list[list[Row]]
 
@@ -46,7 +46,7 @@ def read_documents(path: Path) -> Iterator[Document]:
     """Yield the documents of a file, with columns separated by spaces or tabs.
 
     Raises:
-        InputError: If a line has too few columns, or not as many as the others of its sentence.
+        InputError: If a line has too few columns, or not as many as the first line of its sentence.
     """
     document = Document("", [])
     sentence: list[Row] = []
@@ -57,10 +57,11 @@ def read_documents(path: Path) -> Iterator[Document]:
         if sentence:
             document.sentences.append(sentence)
             sentence = []
-        if line.strip() and document.sentences:
+        if not line.strip():
+            continue
+        if document.sentences:
             yield document
-        if line.strip():
-            document = Document(line.removeprefix(_BEGIN).strip(), [])
+        document = Document(line.removeprefix(_BEGIN).strip(), [])
 
 
 def _columns(path: Path, number: int, line: str, sentence: list[Row]) -> list[str]:

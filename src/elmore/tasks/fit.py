@@ -38,7 +38,7 @@ _WORDS_PER_BATCH = 16_384  # in prediction
 
 
 class Fit:
-    """One training: model, optimizer, and the state of early stopping.
+    """A training run: model, optimizer, and the state of early stopping.
 
     An epoch depends only on the weights before it, the seed and its number, so a resumed run ends
     with the same weights as an uninterrupted one.
@@ -52,7 +52,7 @@ class Fit:
         train: Training examples.
         dev: Dev examples, for early stopping and to select the best weights.
         folder: Folder of the run, for its checkpoints.
-        deadline: Time, as `time.monotonic` counts it, at which training is cut short.
+        deadline: Value of `time.monotonic()` at which training is cut short.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from jaxtyping import Int64
 from elmore.errors import InputError
 
 Scheme = Literal["iob1", "iob2", "bioes"]
-_ALIASES = {"L": "E", "U": "S"}  # of BILOU, which is BIOES with other letters
+_ALIASES = {"L": "E", "U": "S"}  # BILOU is BIOES with other letters
 _PREFIXES = {"B", "I", "E", "S", *_ALIASES}
 
 
@@ -136,10 +136,10 @@ def span_f1(
 ) -> dict[str, float]:
     """Return precision, recall and F1 of exactly matching spans over all sentences."""
     correct = num_predicted = num_gold = 0
-    for ours, theirs in zip(map(set, predicted), map(set, gold), strict=True):
-        correct += len(ours & theirs)
-        num_predicted += len(ours)
-        num_gold += len(theirs)
+    for predicted_spans, gold_spans in zip(map(set, predicted), map(set, gold), strict=True):
+        correct += len(predicted_spans & gold_spans)
+        num_predicted += len(predicted_spans)
+        num_gold += len(gold_spans)
     return {
         "f1": 2 * correct / max(num_predicted + num_gold, 1),
         "precision": correct / max(num_predicted, 1),

@@ -57,18 +57,18 @@ def precision_recall_f1(counts: Counts) -> dict[str, float]:
 def muc(key: Clusters, response: Clusters) -> Counts:
     """Count links (Vilain et al., 1995).
 
-    A cluster of n mentions has n - 1 links; each further part that the other side splits it into
-    costs one.
+    A cluster of n mentions has n - 1 links. If the other side splits it into p parts, p - 1 of
+    them are missing.
     """
     return np.array([*_links(response, key), *_links(key, response)], dtype=float)
 
 
 def _links(clusters: Clusters, others: Clusters) -> tuple[int, int]:
-    """Return the number of links that both have, and of all links of `clusters`."""
+    """Return the number of links of `clusters` that `others` have too, and of all their links."""
     other = _cluster_index(others)
     common = total = 0
     for cluster in clusters:
-        # A mention that is in none of the others is a part by itself.
+        # A mention that is in no other cluster is a part of its own.
         parts = {other.get(mention, mention) for mention in cluster}
         common += len(cluster) - len(parts)
         total += len(cluster) - 1
@@ -76,12 +76,15 @@ def _links(clusters: Clusters, others: Clusters) -> tuple[int, int]:
 
 
 def b_cubed(key: Clusters, response: Clusters) -> Counts:
-    """Sum over mentions the share of their cluster that is common (Bagga and Baldwin, 1998)."""
+    """Sum the per-mention precision and recall (Bagga and Baldwin, 1998)."""
     return np.array([*_shares(response, key), *_shares(key, response)], dtype=float)
 
 
 def _shares(clusters: Clusters, others: Clusters) -> tuple[float, int]:
-    """Return the sum over mentions of the common share of their clusters, and their number."""
+    """Return a sum over the mentions of `clusters`, and their number.
+
+    The summand is the share of the mention's cluster that is in its cluster in `others`, too.
+    """
     other = _cluster_index(others)
     share = 0.0
     for cluster in clusters:

@@ -29,7 +29,7 @@ _PAIRS = 1 << 17
 
 
 class DocumentBatch(NamedTuple):
-    """A document without its words."""
+    """The parts of a document that are not in its `WordBatch`."""
 
     sentences: slice
     """The rows of the batch that hold its sentences."""
@@ -314,10 +314,7 @@ class PairScorer(nn.Module):
 
 
 def word_rows(lengths: Int[Tensor, " B"], longest: int) -> Int[Tensor, " N"]:
-    """Return the rows of the words in flattened sentences, padded to `longest`: (2, 1), 3 -> 0 1 3.
-
-    Rows of padding are left out.
-    """
+    """Return the rows of words, without padding, in a flattened batch: (2, 1), 3 -> 0 1 3."""
     return torch.cat([torch.arange(n) + longest * row for row, n in enumerate(lengths.tolist())])
 
 

@@ -49,13 +49,13 @@ def fused_rnn(
     """Return h of every word, and zeros for padding.
 
     Args:
-        cell: Its equations are those of this file's docstring.
+        cell: The equations of each cell are at the top of this file.
         x: Products of the input and the input weights, plus all biases except `bias`.
         weight: The recurrent weights W.
         lengths: Number of words of each sentence, on the same device.
-        bias: b of a GRU.
-        carry: What a highway adds.
-        keep: The dropout mask of a highway's output, the same for every word.
+        bias: The bias b of a GRU.
+        carry: The skip connection of a highway cell.
+        keep: The dropout mask of a highway cell's output, the same for every word.
         reverse: Read from the last word to the first. A second direction reads the other way.
     """
     return _FusedRNN.apply(x, weight, bias, carry, keep, lengths, cell, reverse)

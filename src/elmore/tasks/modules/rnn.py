@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from elmore.bilm import kernels
 from elmore.transfer import to_device
 
-_MAX_WIDTH = 384  # of one kernel; the larger products of wider layers are faster in cuDNN
+_MAX_WIDTH = 384  # cuDNN is faster for wider layers
 
 
 def fits_one_kernel(x: Tensor, hidden: int) -> bool:
@@ -47,7 +47,7 @@ class _Bidirectional(nn.Module):
     def _in_one_kernel(
         self, x: Float[Tensor, "B T I"], lengths: Int[Tensor, " B"]
     ) -> Float[Tensor, "B T 2*H"]:
-        """Return the same, with one kernel for each layer."""
+        """Return the output of `forward`, computed with one kernel per layer."""
         from elmore.tasks.modules.fused_rnn import Cell, fused_rnn
 
         rnn, H = self.rnn, self.rnn.hidden_size

@@ -24,9 +24,9 @@ def exact_match(predicted: str, gold: str) -> float:
 
 def word_f1(predicted: str, gold: str) -> float:
     """Return the F1 of the bags of words of two normalized answers."""
-    ours, theirs = normalize(predicted).split(), normalize(gold).split()
-    common = (Counter(ours) & Counter(theirs)).total()
-    return 2 * common / (len(ours) + len(theirs)) if common else 0.0
+    predicted_words, gold_words = normalize(predicted).split(), normalize(gold).split()
+    common = (Counter(predicted_words) & Counter(gold_words)).total()
+    return 2 * common / (len(predicted_words) + len(gold_words)) if common else 0.0
 
 
 def squad_scores(predicted: Sequence[str], gold: Sequence[Sequence[str]]) -> dict[str, float]:
@@ -37,7 +37,7 @@ def squad_scores(predicted: Sequence[str], gold: Sequence[Sequence[str]]) -> dic
     pairs = list(zip(predicted, gold, strict=True))
     metrics = {"f1": word_f1, "em": exact_match}
     return {
-        name: sum(max(metric(ours, answer) for answer in answers) for ours, answers in pairs)
+        name: sum(max(metric(text, answer) for answer in answers) for text, answers in pairs)
         / len(pairs)
         for name, metric in metrics.items()
     }

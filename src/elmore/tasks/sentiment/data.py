@@ -18,7 +18,7 @@ SCALE = ("very negative", "negative", "neutral", "positive", "very positive")
 """The five classes, in the order of their numbers."""
 
 _BINARY = {"very negative": "negative", "very positive": "positive", "neutral": None}
-"""The class of two that a class of five becomes, if it is not the same."""
+"""Binary class of a five-way class; None excludes it. Classes that are not listed stay."""
 _NAMES = {**{str(n): name for n, name in enumerate(SCALE)}, **{name: name for name in SCALE}}
 _TREE_TOKEN = re.compile(r"[()]|[^ \t()]+")  # not \s: some words contain a no-break space
 
