@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 
 import torch
 from jaxtyping import Float, Int
+from rich.markup import escape
 from torch import Tensor
 
-from elmore.tasks.show import color_of, escape
+from elmore.tasks.show import color_of
 from elmore.transfer import to_device
 
 ClassProbabilities = dict[str, float]

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from rich.markup import escape
+
 from elmore.tasks.spans import LabeledSpan
 
 _COLORS = ("green", "yellow", "cyan", "magenta", "blue", "red")
@@ -22,10 +24,3 @@ def mark_spans(tokens: Sequence[str], spans: Iterable[LabeledSpan]) -> str:
 def color_of(label: str) -> str:
     """Return the color of a label, which is the same in every run."""
     return _COLORS[sum(label.encode()) % len(_COLORS)]
-
-
-def escape(text: str) -> str:
-    """Escape text, so that rich prints it unchanged."""
-    from rich.markup import escape as escape_markup
-
-    return escape_markup(text)

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
+
 from elmore.errors import InputError
 from elmore.tasks.classes import (
     ClassProbabilities,
@@ -16,7 +18,6 @@ from elmore.tasks.classes import (
 from elmore.tasks.entailment.config import EntailmentConfig
 from elmore.tasks.entailment.data import EntailmentExample, parse_json, parse_pair, read_pairs
 from elmore.tasks.entailment.model import ESIM, EntailmentBatch, balanced_weights
-from elmore.tasks.show import escape
 from elmore.tasks.task import Labels, Task
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence

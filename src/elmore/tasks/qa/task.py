@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.markup import escape
 
 from elmore.errors import InputError
 from elmore.tasks.qa.config import QaConfig
@@ -13,7 +14,6 @@ from elmore.tasks.qa.data import QaExample, read_questions
 from elmore.tasks.qa.model import Answer, QaBatch, Reader
 from elmore.tasks.qa.scores import squad_scores
 from elmore.tasks.qa.tokens import tokenize as tokenize_with_offsets
-from elmore.tasks.show import escape
 from elmore.tasks.task import Labels, Task
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
+
 from elmore.errors import InputError
 from elmore.tasks.classes import (
     ClassProbabilities,
@@ -15,7 +17,6 @@ from elmore.tasks.classes import (
 from elmore.tasks.sentiment.config import SentimentConfig
 from elmore.tasks.sentiment.data import SCALE, SentimentExample, read_sentiment
 from elmore.tasks.sentiment.model import BCN, SentimentBatch
-from elmore.tasks.show import escape
 from elmore.tasks.task import Labels, Task
 from elmore.tasks.treebank import treebank_tokens
 from elmore.tasks.words import WordEncoder, Words
