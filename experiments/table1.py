@@ -3,7 +3,7 @@
 Run as: python experiments/table1.py RUNS [--plot curves.png]
 
 RUNS holds folders named ROW-baseline-SEED and ROW-elmo-SEED, as in conll2003-elmo-0. The table
-shows test scores, or dev scores of runs without a test set.
+shows test scores. Runs without a test set have a row of their own, marked as dev scores.
 """
 
 import argparse
@@ -52,8 +52,9 @@ def read_rows(folder: Path) -> list[Row]:
     for path in sorted(folder.glob("*/metrics.json")):
         name, kind, _ = path.parent.name.rsplit("-", 2)
         summary = json.loads(path.read_text(encoding="utf-8"))
-        scores = summary["scores"].get("test") or summary["scores"]["dev"]
-        score = 100 * scores[get_task(summary["task"]).score_name]
+        split = "test" if "test" in summary["scores"] else "dev"
+        name += "" if split == "test" else " (dev)"
+        score = 100 * summary["scores"][split][get_task(summary["task"]).score_name]
         scores_of.setdefault(name, {}).setdefault(kind, []).append(score)
         cut_short[name] += summary["cut_short"]
     return [

@@ -57,6 +57,20 @@ def test_runs_are_grouped_into_rows(table1: dict, tmp_path: Path) -> None:
     assert last.startswith(f"| conll2003 | 2, 1 (1 cut short) | {ours} | {paper} |")
 
 
+def test_dev_scores_are_marked_and_kept_apart(table1: dict, tmp_path: Path) -> None:
+    for name, scores in (
+        ("wnut-baseline-0", {"dev": {"f1": 0.4}}),
+        ("wnut-elmo-0", {"dev": {"f1": 0.5}}),
+        ("wnut-elmo-1", {"dev": {"f1": 0.5}, "test": {"f1": 0.3}}),
+    ):
+        (tmp_path / name).mkdir()
+        summary = {"task": "ner", "scores": scores, "cut_short": False}
+        (tmp_path / name / "metrics.json").write_text(json.dumps(summary))
+    assert table1["read_rows"](tmp_path) == [
+        ("wnut (dev)", pytest.approx([40]), pytest.approx([50]), 0)
+    ]
+
+
 def test_plot_has_one_panel_per_row_and_one_line_per_run(
     table1: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
