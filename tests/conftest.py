@@ -1,4 +1,4 @@
-"""A fixed seed, one thread, a tiny biLM, and paths to data that may be absent."""
+"""Fixed seed, one thread, a tiny biLM, and paths to optional data."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ SHARED = Path(__file__).parents[2] / "shared" / "data"
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
-# Tests run in parallel processes, so more threads would only compete for the same cores.
+# Tests run in parallel processes; more threads would compete for the same cores.
 os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
 
@@ -38,17 +38,17 @@ def embedder(bilm: BiLM) -> Embedder:
 
 @pytest.fixture(params=["allennlp_elmo", "bilm_tf_model"])
 def published(request: pytest.FixtureRequest) -> Path:
-    """The folder of a test fixture of a released program: weights, sentences, expected vectors."""
+    """Folder of a test fixture from AllenNLP or bilm-tf: weights, sentences, expected vectors."""
     folder = SHARED / "fixtures" / request.param
     if not folder.is_dir():
-        pytest.skip("needs the test fixtures of the released programs")
+        pytest.skip("needs the test fixtures of AllenNLP and bilm-tf")
     return folder
 
 
 @pytest.fixture
 def tasks() -> Path:
-    """The folder with the datasets of the tasks."""
+    """Folder of the task datasets."""
     folder = SHARED / "tasks"
     if not folder.is_dir():
-        pytest.skip("needs the datasets of the tasks")
+        pytest.skip("needs the task datasets")
     return folder

@@ -34,7 +34,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     return run
 
 
-def refused(result: Result, message: str) -> None:
+def assert_rejected(result: Result, message: str) -> None:
     """Assert that a command printed one error message, no traceback, and exited with code 2."""
     assert result.code == 2
     assert message in result.err

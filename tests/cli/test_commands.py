@@ -15,7 +15,7 @@ import pytest
 
 import elmore
 from elmore.checkpoint.directory import write_directory
-from tests.cli.conftest import refused
+from tests.cli.conftest import assert_rejected
 
 TEXT = "The bank raised its rates.\n\nHe sat by the bank of the river.\n"
 ELMORE = [sys.executable, "-c", "from elmore.cli import main; main()"]
@@ -71,7 +71,7 @@ def test_embed_applies_its_options(run, folder: Path) -> None:
 
 def test_embed_overwrites_only_with_the_option(run, folder: Path) -> None:
     Path("v.parquet").write_text("precious")
-    refused(run("embed", "text.txt", "-m", "model", "-o", "v.parquet"), "exists already")
+    assert_rejected(run("embed", "text.txt", "-m", "model", "-o", "v.parquet"), "exists already")
     assert Path("v.parquet").read_text() == "precious"
     assert run("embed", "text.txt", "-m", "model", "-o", "v.parquet", "--overwrite").code == 0
     assert len(list(elmore.read_vectors("v.parquet"))) == 3
@@ -97,7 +97,7 @@ def test_embed_reads_standard_input(folder: Path) -> None:
 )
 def test_embed_rejects_invalid_text(run, folder: Path, raw: bytes, message: str) -> None:
     Path("text.txt").write_bytes(raw)
-    refused(run("embed", "text.txt", "-m", "model", "-o", "v.parquet"), message)
+    assert_rejected(run("embed", "text.txt", "-m", "model", "-o", "v.parquet"), message)
     assert not Path("v.parquet").exists()
 
 
@@ -119,8 +119,8 @@ def test_embed_keeps_blank_lines_as_empty_sentences(run, folder: Path) -> None:
 
 def test_embed_rejects_invalid_output_paths(run, folder: Path) -> None:
     embed = ("embed", "text.txt", "-m", "model", "-o")
-    refused(run(*embed, "text.txt/v.parquet"), "text.txt")
-    refused(run(*embed, "v.csv"), "expected a name that ends in .parquet")
+    assert_rejected(run(*embed, "text.txt/v.parquet"), "text.txt")
+    assert_rejected(run(*embed, "v.csv"), "expected a name that ends in .parquet")
 
 
 @pytest.mark.parametrize(
@@ -133,14 +133,14 @@ def test_embed_rejects_invalid_output_paths(run, folder: Path) -> None:
     ],
 )
 def test_embed_rejects_invalid_options(run, folder: Path, args: tuple, message: str) -> None:
-    refused(run("embed", "text.txt", *args, "-o", "v.parquet"), message)
+    assert_rejected(run("embed", "text.txt", *args, "-o", "v.parquet"), message)
     assert not Path("v.parquet").exists()
 
 
 def test_embed_rejects_a_missing_text_file(run, folder: Path) -> None:
-    refused(run("embed", "missing.txt", "-m", "model", "-o", "v.parquet"), "missing.txt")
+    assert_rejected(run("embed", "missing.txt", "-m", "model", "-o", "v.parquet"), "missing.txt")
     assert {path.name for path in folder.iterdir()} == {"model", "text.txt"}
-    refused(run("embed", "model", "-m", "model", "-o", "v.parquet"), "model is a directory")
+    assert_rejected(run("embed", "model", "-m", "model", "-o", "v.parquet"), "model is a directory")
 
 
 @pytest.mark.parametrize("args", [(), ("embed",), ("embed", "t", "--output"), ("emed",)])
@@ -246,10 +246,12 @@ def test_converted_models_give_the_same_vectors(run, folder: Path) -> None:
 
 def test_convert_rejects_invalid_input_and_keeps_existing_files(run, folder: Path) -> None:
     Path("options.json").write_text("precious")
-    refused(run("convert", "model", "-o", "weights.hdf5"), "options.json exists already")
-    refused(run("convert", "model", "-o", "model"), "model exists already")
+    assert_rejected(run("convert", "model", "-o", "weights.hdf5"), "options.json exists already")
+    assert_rejected(run("convert", "model", "-o", "model"), "model exists already")
     Path("not.hdf5").write_text("no")
-    refused(run("convert", "not.hdf5", "options.json", "-o", "x"), "not a readable HDF5 file")
+    assert_rejected(
+        run("convert", "not.hdf5", "options.json", "-o", "x"), "options.json is not JSON"
+    )
     assert not Path("x").exists()
     assert Path("options.json").read_text() == "precious"
 
@@ -263,7 +265,7 @@ def test_info_describes_a_model(run, folder: Path) -> None:
     assert "Model card" not in text
     Path("model", "README.md").write_text("# Model card\n\nRandom weights.\n")
     assert run("info", "model").out.endswith("# Model card\n\nRandom weights.\n")
-    refused(run("info", "nowhere"), "nowhere: no such model")
+    assert_rejected(run("info", "nowhere"), "nowhere: no such model")
 
 
 def test_info_describes_the_installation(run) -> None:
@@ -284,10 +286,16 @@ def test_neighbors_of_layer_0_are_the_same_word(run, folder: Path) -> None:
 def test_neighbors_rejects_invalid_input(run, folder: Path) -> None:
     Path("blank.txt").write_text("\n\n")
     args = ("-m", "model", "--corpus")
-    refused(run("neighbors", "no brackets", *args, "text.txt"), "expected one word in brackets")
-    refused(run("neighbors", "a [b] c", *args, "blank.txt"), "blank.txt has no words to compare")
-    refused(run("neighbors", "a [b] c", *args, "none.txt"), "none.txt")
-    refused(run("neighbors", "a [b] c", *args, "text.txt", "-k", "0"), "k must be at least 1")
+    assert_rejected(
+        run("neighbors", "no brackets", *args, "text.txt"), "expected one word in brackets"
+    )
+    assert_rejected(
+        run("neighbors", "a [b] c", *args, "blank.txt"), "blank.txt has no words to compare"
+    )
+    assert_rejected(run("neighbors", "a [b] c", *args, "none.txt"), "none.txt")
+    assert_rejected(
+        run("neighbors", "a [b] c", *args, "text.txt", "-k", "0"), "k must be at least 1"
+    )
 
 
 def test_closed_pipe_is_not_an_error(folder: Path) -> None:

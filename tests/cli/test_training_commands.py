@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import elmore
-from tests.cli.conftest import refused
+from tests.cli.conftest import assert_rejected
 
 SETTINGS = [
     "training.streams=2", "training.window=4", "training.negatives=8", "run.heldout=0.2",
@@ -57,30 +57,38 @@ def test_invalid_requests_are_rejected(run, text: Path) -> None:
     Path("there").mkdir()
     Path("there/file").touch()
     tiny = ("--size", "tiny", *COMMON)
-    refused(run("pretrain", "-o", "x", *tiny), "expected text files")
-    refused(run("pretrain", "none.txt", "-o", "x", *tiny), "none.txt: no such file")
-    refused(run("pretrain", "empty.txt", "-o", "x", *tiny), "no words in empty.txt")
-    refused(run("pretrain", "binary.txt", "-o", "x", *tiny), "line 1: byte 0xff")
-    refused(run("pretrain", "long.txt", "-o", "x", *tiny), "line 1: more than 1,000,000 bytes")
-    refused(run("pretrain", "a.txt", "-o", "there", *tiny), "there exists already")
-    refused(run("pretrain", "a.txt", "-o", "x", *tiny, "--set", "training.lrr=1"), "did you mean")
-    refused(run("pretrain", "a.txt", "-o", "x", *tiny, "--resume"), "no run to resume")
-    refused(run("pretrain", ".", "-o", "x", *tiny), "is a folder; name its files")
-    refused(run("pretrain", "a.txt", "-o", "x", *tiny, "--max-minutes", "0"), "must be positive")
-    refused(run("pretrain", "a.txt", "-o", "x", "--cache", "c", "--workers", "-1"), "at least 1")
-    refused(
+    assert_rejected(run("pretrain", "-o", "x", *tiny), "expected text files")
+    assert_rejected(run("pretrain", "none.txt", "-o", "x", *tiny), "none.txt: no such file")
+    assert_rejected(run("pretrain", "empty.txt", "-o", "x", *tiny), "no words in empty.txt")
+    assert_rejected(run("pretrain", "binary.txt", "-o", "x", *tiny), "line 1: byte 0xff")
+    assert_rejected(
+        run("pretrain", "long.txt", "-o", "x", *tiny), "line 1: more than 1,000,000 bytes"
+    )
+    assert_rejected(run("pretrain", "a.txt", "-o", "there", *tiny), "there exists already")
+    assert_rejected(
+        run("pretrain", "a.txt", "-o", "x", *tiny, "--set", "training.lrr=1"), "did you mean"
+    )
+    assert_rejected(run("pretrain", "a.txt", "-o", "x", *tiny, "--resume"), "no run to resume")
+    assert_rejected(run("pretrain", ".", "-o", "x", *tiny), "is a folder; name its files")
+    assert_rejected(
+        run("pretrain", "a.txt", "-o", "x", *tiny, "--max-minutes", "0"), "must be positive"
+    )
+    assert_rejected(
+        run("pretrain", "a.txt", "-o", "x", "--cache", "c", "--workers", "-1"), "at least 1"
+    )
+    assert_rejected(
         run("finetune", "there", "a.txt", "-o", "x", "--set", "bilm.dim=3"),
         "cannot change the sizes",
     )
-    refused(run("perplexity", "there", "a.txt"), "there contains no model")
-    refused(run("perplexity", "there"), "expected text files")
-    refused(run("finetune", "there", "-o", "x"), "expected text files")
-    refused(run("finetune", "there", "a.txt", "-o", "x"), "there contains no model")
+    assert_rejected(run("perplexity", "there", "a.txt"), "there contains no model")
+    assert_rejected(run("perplexity", "there"), "expected text files")
+    assert_rejected(run("finetune", "there", "-o", "x"), "expected text files")
+    assert_rejected(run("finetune", "there", "a.txt", "-o", "x"), "there contains no model")
     assert not Path("x").exists()
 
 
 def test_invalid_utf8_can_be_replaced(run, text: Path) -> None:
     Path("bad.txt").write_bytes(Path("a.txt").read_bytes() + b"The \xff cat.\n")
     command = ("pretrain", "bad.txt", "-o", "x", "--size", "tiny", *COMMON)
-    refused(run(*command), "replace_invalid")
+    assert_rejected(run(*command), "replace_invalid")
     assert run(*command, "--replace-invalid").code == 0

@@ -42,7 +42,7 @@ early O
 
 @pytest.fixture
 def conll(tmp_path: Path) -> Path:
-    """Four sentences with entities; a word list alone cannot label York correctly."""
+    """Four labeled sentences. York is both a PER and part of a LOC, so labels depend on context."""
     path = tmp_path / "entities.conll"
     path.write_text(SENTENCES)
     return path
@@ -50,7 +50,7 @@ def conll(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a tiny biLM."""
+    """Folder of a tiny biLM with random weights."""
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("bilm") / "model"
     Embedder(BiLM(BiLMConfig.tiny()), device="cpu").save(folder)
@@ -59,7 +59,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def glove(tmp_path: Path) -> Path:
-    """Vectors of a few words."""
+    """Random 16-dimensional vectors of a few words in GloVe's text format."""
     path = tmp_path / "glove.txt"
     rows = torch.randn(8, 16).tolist()
     words = ["the", "a", "is", "film", "man", "can", "sing", "."]

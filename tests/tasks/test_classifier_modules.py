@@ -1,4 +1,4 @@
-"""Attention, pooling and maxout. Oracle: their formulas in numpy, word by word."""
+"""Attention, pooling and maxout. Oracle: their formulas in NumPy, word by word."""
 
 import numpy as np
 import pytest
@@ -83,14 +83,14 @@ def test_maxout_matches_numpy() -> None:
     np.testing.assert_allclose(layer(x).detach().numpy(), expected, atol=1e-6)
 
 
-def test_batch_norm_equals_torch_and_accepts_a_batch_of_one() -> None:
-    ours, theirs = BatchNorm(4), nn.BatchNorm1d(4)
+def test_batch_norm_equals_pytorch_and_accepts_a_batch_of_one() -> None:
+    ours, pytorch = BatchNorm(4), nn.BatchNorm1d(4)
     x = torch.randn(6, 4) * 3 + 1
-    torch.testing.assert_close(ours(x), theirs(x))
+    torch.testing.assert_close(ours(x), pytorch(x))
     with pytest.raises(ValueError, match="more than 1 value"):
-        theirs(x[:1])
+        pytorch(x[:1])
     before = ours.running_mean.clone()
-    torch.testing.assert_close(ours(x[:1]), theirs.eval()(x[:1]))
+    torch.testing.assert_close(ours(x[:1]), pytorch.eval()(x[:1]))
     assert torch.equal(ours.running_mean, before)
 
 

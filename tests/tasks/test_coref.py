@@ -1,4 +1,4 @@
-"""Coreference from files to predictions. Oracle: documents with known clusters."""
+"""Coreference, from files to predictions. Oracle: documents with known clusters."""
 
 import json
 from pathlib import Path
@@ -22,9 +22,9 @@ STORIES = [
 ]
 
 
-def columns(word: str, mark: str) -> str:
-    mark = f"({mark})" if mark.isdigit() else mark
-    return f"doc 0 0 {word} - * - - - - * {mark}"
+def columns(word: str, cluster: str) -> str:
+    brackets = f"({cluster})" if cluster.isdigit() else cluster
+    return f"doc 0 0 {word} - * - - - - * {brackets}"
 
 
 def write_stories(path: Path) -> Path:
@@ -56,23 +56,22 @@ def test_learns_and_reloads(place: str, tmp_path: Path, model: Path) -> None:
     trained = load_task(tmp_path / "run")
     examples = trained.task.read(path, trained.config)
     assert trained.evaluate(path) == summary["scores"]["dev"]
-    first = trained.predict(examples)[0]
-    assert first == examples[0].clusters
-    typed = trained.task.parse("Ada met Bob. She knew him. He smiled.", str.split)
-    [answer] = trained.predict([typed])  # no genre, and unknown words such as `Bob.`
-    assert json.loads(json.dumps(trained.task.as_json(typed, answer, trained.config)))
+    assert trained.predict(examples)[0] == examples[0].clusters
+    example = trained.task.parse("Ada met Bob. She knew him. He smiled.", str.split)
+    [answer] = trained.predict([example])  # no genre, and unknown words such as `Bob.`
+    assert json.loads(json.dumps(trained.task.as_json(example, answer, trained.config)))
 
 
 EXAMPLE = CorefExample("", "", [["The", "man", "of", "[sea]"], ["It", "saw", "him"]], ["-"] * 7, [])
 PREDICTED = [[Span(0, 4), Span(6, 7)], [Span(3, 4), Span(4, 5)]]
 
 
-def test_show_marks_mentions_with_cluster_numbers() -> None:
+def test_show_brackets_mentions_with_cluster_numbers() -> None:
     shown = Coref().show(EXAMPLE, PREDICTED)
     assert render(shown).plain == "[1 The man of [2 [sea]]]\n[2 It] saw [1 him]"
 
 
-def test_json_has_positions_and_texts() -> None:
+def test_json_has_the_span_and_text_of_each_mention() -> None:
     actual: dict[str, Any] = Coref().as_json(EXAMPLE, PREDICTED, Coref.config())
     assert actual == {
         "sentences": EXAMPLE.sentences,

@@ -48,23 +48,23 @@ def test_reads_ontonotes(tmp_path: Path) -> None:
 
 
 def test_reads_tabs_crlf_and_nested_mentions_of_a_cluster(tmp_path: Path) -> None:
-    marks = ["(1|(1", "1)", "1)", "(2)|(1)", "_"]
-    rows = [f"d\t0\t{i}\tw {i}\t-\t*\t-\t-\t-\t-\t*\t{mark}" for i, mark in enumerate(marks)]
+    brackets = ["(1|(1", "1)", "1)", "(2)|(1)", "_"]
+    rows = [f"d\t0\t{i}\tw {i}\t-\t*\t-\t-\t-\t-\t*\t{cell}" for i, cell in enumerate(brackets)]
     text = "\r\n".join(["#begin document (d); part 000", *rows, "#end document", ""])
     [document] = read_coreference(write(tmp_path, text))
     assert document.sentences == [["w 0", "w 1", "w 2", "w 3", "w 4"]]
-    # The span 3:4 is marked with two clusters; the first one counts.
+    # Span 3:4 is in two clusters; only the first is kept.
     assert document.clusters == [[Span(0, 2), Span(0, 3)], [Span(3, 4)]]
 
 
-def test_genre_comes_from_the_name() -> None:
+def test_genre_is_read_from_the_document_name() -> None:
     assert genre_of("bc/cctv/00/cctv_0001") == "bc"
     assert genre_of("GUM_academic_exposure") == "academic"
     assert genre_of("1023_bleak_house_brat") == ""
 
 
-def row(mark: str, columns: int = 12) -> str:
-    return " ".join(["d", "0", "0", "word", *["-"] * (columns - 5), mark])
+def row(brackets: str, columns: int = 12) -> str:
+    return " ".join(["d", "0", "0", "word", *["-"] * (columns - 5), brackets])
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Coreference scores.
 
-Oracles: worked examples from the papers, edge cases by hand, all permutations and scipy for the
-assignment, and scorch, another implementation of the scorer.
+Oracles: worked examples from the papers, edge cases by hand, brute force and SciPy for the
+assignment, and scorch, an independent implementation of the scorer.
 """
 
 from itertools import permutations
@@ -27,8 +27,8 @@ def score(key: str, response: str) -> dict[str, float]:
 def check(actual: dict[str, float], name: str, precision: float, recall: float) -> None:
     assert actual[f"{name}_precision"] == pytest.approx(precision)
     assert actual[f"{name}_recall"] == pytest.approx(recall)
-    both = precision + recall
-    expected = 2 * precision * recall / both if both else 0
+    total = precision + recall
+    expected = 2 * precision * recall / total if total else 0
     assert actual[f"{name}_f1"] == pytest.approx(expected)
 
 
@@ -40,16 +40,12 @@ def test_example_of_pradhan_et_al() -> None:
     check(actual, "ceaf_e", 1.3 / 3, 1.3 / 2)
     f1s = [actual[f"{name}_f1"] for name in ("muc", "b_cubed", "ceaf_e")]
     assert actual["average"] == pytest.approx(sum(f1s) / 3)
-    assert list(actual)[:4] == [
-        "average",
-        "muc_f1",
-        "b_cubed_f1",
-        "ceaf_e_f1",
-    ]  # shown while training
+    # Training shows the first four scores.
+    assert list(actual)[:4] == ["average", "muc_f1", "b_cubed_f1", "ceaf_e_f1"]
 
 
 def test_example_of_vilain_et_al() -> None:
-    # Their second case: A-B-C-D against A-B, C-D misses one link of three and adds none.
+    # Their second case: AB CD misses one of the three links of ABCD and adds none.
     check(score("ABCD", "AB CD"), "muc", 1, 2 / 3)
     check(score("AB CD", "ABCD"), "muc", 2 / 3, 1)
 
@@ -86,39 +82,41 @@ def test_counts_are_summed_over_documents_before_division() -> None:
     check(actual, "ceaf_e", 1, 1 / 2)
 
 
-def values(rows: int, columns: int, seed: int) -> np.ndarray:
-    """Similarities like those of clusters: many zeros and ties."""
-    draw = np.random.default_rng([rows, columns, seed])
-    return np.round(draw.random((rows, columns)), 1) * (draw.random((rows, columns)) < 0.6)
+def similarities(rows: int, columns: int, seed: int) -> np.ndarray:
+    """Random similarities with many zeros and ties, as between clusters."""
+    rng = np.random.default_rng([rows, columns, seed])
+    return np.round(rng.random((rows, columns)), 1) * (rng.random((rows, columns)) < 0.6)
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(("rows", "columns"), [(0, 3), (3, 0), (1, 1), (2, 5), (5, 2), (5, 5)])
 def test_assignment_equals_brute_force(rows: int, columns: int, seed: int) -> None:
-    value = values(rows, columns, seed)
-    pairs = linear_assignment(value)
+    similarity = similarities(rows, columns, seed)
+    pairs = linear_assignment(similarity)
     assert len({row for row, _ in pairs}) == len({column for _, column in pairs}) == len(pairs)
-    wide = value if rows <= columns else value.T
+    wide = similarity if rows <= columns else similarity.T
     best = max(
         sum(wide[row, column] for row, column in enumerate(chosen))
         for chosen in permutations(range(wide.shape[1]), wide.shape[0])
     )
-    assert sum(value[pair] for pair in pairs) == pytest.approx(best)
+    assert sum(similarity[pair] for pair in pairs) == pytest.approx(best)
 
 
 @pytest.mark.parametrize("shape", [(40, 60), (60, 40), (50, 50)])
 def test_assignment_equals_scipy(shape: tuple[int, int]) -> None:
-    value = values(*shape, seed=0)
-    expected = value[linear_sum_assignment(value, maximize=True)].sum()
-    assert sum(value[pair] for pair in linear_assignment(value)) == pytest.approx(expected)
+    similarity = similarities(*shape, seed=0)
+    expected = similarity[linear_sum_assignment(similarity, maximize=True)].sum()
+    assert sum(similarity[pair] for pair in linear_assignment(similarity)) == pytest.approx(
+        expected
+    )
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_scores_equal_scorch(seed: int) -> None:
-    draw = np.random.default_rng(seed)
-    keys, responses = ([random_clusters(draw) for _ in range(3)] for _ in range(2))
+    rng = np.random.default_rng(seed)
+    keys, responses = ([random_clusters(rng) for _ in range(3)] for _ in range(2))
     actual = coref_scores(keys, responses)
-    # scorch has no notion of documents, so all mentions are put into one, tagged by document.
+    # scorch scores one document, so mentions are pooled and labeled with their document.
     key, response = (
         [{(i, *mention) for mention in c} for i, document in enumerate(side) for c in document]
         for side in (keys, responses)
@@ -128,9 +126,9 @@ def test_scores_equal_scorch(seed: int) -> None:
         check(actual, name, precision, recall)
 
 
-def random_clusters(draw: np.random.Generator) -> list[list[Span]]:
+def random_clusters(rng: np.random.Generator) -> list[list[Span]]:
     """Up to 8 random clusters of up to 30 mentions."""
-    chosen = draw.permutation(30)[: draw.integers(5, 30)]
-    cluster = draw.integers(0, 8, len(chosen))
+    chosen = rng.permutation(30)[: rng.integers(5, 30)]
+    cluster = rng.integers(0, 8, len(chosen))
     groups = [[Span(int(i), int(i) + 1) for i in chosen[cluster == c]] for c in range(8)]
     return [group for group in groups if group]

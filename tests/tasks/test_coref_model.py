@@ -1,7 +1,7 @@
 """The span-ranking model.
 
-Oracles: plain loops over spans with the formulas of the paper, all pairs of spans for pruning, and
-each document of a batch by itself.
+Oracles: the formulas of the paper in loops over spans, brute-force pruning, and batches of one
+document.
 """
 
 import math
@@ -95,10 +95,10 @@ def cross(a: tuple[int, int], b: tuple[int, int]) -> bool:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_pruning_is_greedy_without_crossing_spans(seed: int) -> None:
-    draw = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     spans = candidate_spans(torch.tensor([7, 5]), 5)
     pairs = list(zip(spans.start.tolist(), spans.end.tolist(), strict=True))
-    scores = torch.rand(len(pairs), generator=draw)
+    scores = torch.rand(len(pairs), generator=generator)
     expected: list[int] = []
     for i in sorted(range(len(pairs)), key=lambda i: -scores[i].item()):
         if len(expected) < 10 and not any(cross(pairs[i], pairs[j]) for j in expected):
@@ -154,7 +154,7 @@ def test_pair_scores_match_the_formula(limit: int, monkeypatch: pytest.MonkeyPat
             torch.testing.assert_close(actual[i, distance], score)
 
 
-def test_loss_is_the_likelihood_of_all_gold_antecedents() -> None:
+def test_loss_is_the_marginal_log_likelihood_of_the_gold_antecedents() -> None:
     K, A = 6, 3
     cluster = [1, 0, 1, 2, 1, 0]
     scores = torch.randn(K, A + 1).double()
@@ -163,9 +163,9 @@ def test_loss_is_the_likelihood_of_all_gold_antecedents() -> None:
         scores[i, i + 1 :] = -torch.inf
     expected = 0.0
     for i in range(K):
-        chances = [math.exp(score) for score in scores[i].tolist()]
-        right = [a for a in range(1, A + 1) if a <= i and 0 < cluster[i] == cluster[i - a]]
-        expected -= math.log(sum(chances[a] for a in right or [0]) / sum(chances))
+        exp_scores = [math.exp(score) for score in scores[i].tolist()]
+        gold = [a for a in range(1, A + 1) if a <= i and 0 < cluster[i] == cluster[i - a]]
+        expected -= math.log(sum(exp_scores[a] for a in gold or [0]) / sum(exp_scores))
     scores.requires_grad_()
     loss = antecedent_loss(scores, torch.tensor(cluster))
     assert loss.item() == pytest.approx(expected)
@@ -174,14 +174,14 @@ def test_loss_is_the_likelihood_of_all_gold_antecedents() -> None:
     assert scores.grad.isfinite().all()
 
 
-def test_a_single_span_has_no_antecedent() -> None:
+def test_single_span_has_no_antecedent() -> None:
     scorer = PairScorer(3, FFNN, feature_dim=2, num_genres=0, max_antecedents=5)
     scores = scorer(torch.randn(1, 3), torch.randn(1), torch.tensor(0), torch.zeros(1).long())
     assert scores.tolist() == [[0.0]]
     assert antecedent_loss(scores, torch.tensor([1])).item() == 0
 
 
-def test_cluster_ids_of_spans() -> None:
+def test_spans_get_the_cluster_ids_of_their_mentions() -> None:
     spans = Spans(torch.tensor([0, 0, 3]), torch.tensor([1, 2, 5]))
     mentions = torch.tensor([[0, 2, 1], [3, 5, 2], [3, 9, 2]])
     assert cluster_ids(spans, mentions).tolist() == [0, 1, 2]
@@ -195,19 +195,19 @@ def test_clusters_are_the_transitive_closure() -> None:
     assert build_clusters([a, b], [0, 0]) == []
 
 
-def test_batch_equals_single_documents() -> None:
+def test_batch_equals_separate_documents() -> None:
     model, encode = model_and_encoder()
     task = Coref()
 
     def loss(*examples: CorefExample) -> Tensor:
         return model(task.collate(examples, encode, LABELS))
 
-    alone = torch.stack([loss(example) for example in DOCUMENTS])
-    torch.testing.assert_close(loss(*DOCUMENTS), alone.mean())
-    torch.testing.assert_close(loss(*DOCUMENTS[::-1]), alone.mean())
+    losses = torch.stack([loss(example) for example in DOCUMENTS])
+    torch.testing.assert_close(loss(*DOCUMENTS), losses.mean())
+    torch.testing.assert_close(loss(*DOCUMENTS[::-1]), losses.mean())
     together = model.predict(task.collate(DOCUMENTS, encode, LABELS))
-    apart = [model.predict(task.collate([example], encode, LABELS))[0] for example in DOCUMENTS]
-    assert together == apart
+    separate = [model.predict(task.collate([example], encode, LABELS))[0] for example in DOCUMENTS]
+    assert together == separate
 
 
 def test_genre_and_speakers_change_the_loss() -> None:
@@ -217,15 +217,15 @@ def test_genre_and_speakers_change_the_loss() -> None:
         return model(Coref().collate([example], encode, LABELS)).item()
 
     example = DOCUMENTS[2]
-    usual = loss(example)
-    assert loss(example._replace(genre="bc")) != usual
-    assert loss(example._replace(speakers=["-"] * 12)) != usual
-    # The names of the speakers do not matter.
+    original = loss(example)
+    assert loss(example._replace(genre="bc")) != original
+    assert loss(example._replace(speakers=["-"] * 12)) != original
+    # Only whether two speakers are the same matters, not their names.
     renamed = [{"0": "Ann", "1": "Bob"}[speaker] for speaker in example.speakers]
-    assert loss(example._replace(speakers=renamed)) == usual
+    assert loss(example._replace(speakers=renamed)) == original
 
 
-def test_empty_sentences_change_nothing() -> None:
+def test_empty_sentences_do_not_change_the_loss() -> None:
     model, encode = model_and_encoder()
     example = DOCUMENTS[0]
     empty = example._replace(sentences=[[], example.sentences[0], [], example.sentences[1]])
@@ -233,7 +233,7 @@ def test_empty_sentences_change_nothing() -> None:
     torch.testing.assert_close(*losses)
 
 
-def test_every_parameter_gets_a_gradient() -> None:
+def test_every_parameter_gets_a_finite_nonzero_gradient() -> None:
     model, encode = model_and_encoder()
     model(Coref().collate([DOCUMENTS[0], DOCUMENTS[2]], encode, LABELS)).backward()
     for name, parameter in model.named_parameters():

@@ -1,4 +1,4 @@
-"""Oracle: enumeration of all tag sequences."""
+"""The CRF. Oracle: enumeration of all tag sequences."""
 
 from itertools import pairwise, product
 
@@ -56,7 +56,9 @@ def test_likelihood_and_viterbi_equal_enumeration(crf: CRF, scores: torch.Tensor
         assert tuple(best[b]) == max(score, key=score.__getitem__)
 
 
-def test_padding_changes_nothing(crf: CRF, scores: torch.Tensor) -> None:
+def test_padding_does_not_affect_the_likelihood_or_the_best_path(
+    crf: CRF, scores: torch.Tensor
+) -> None:
     tags = torch.randint(K, MASK.shape)
     together = crf(scores, tags, MASK)
     for b, n in enumerate(LENGTHS):
@@ -67,14 +69,14 @@ def test_padding_changes_nothing(crf: CRF, scores: torch.Tensor) -> None:
         ]
 
 
-def test_viterbi_never_takes_forbidden_transitions() -> None:
+def test_viterbi_path_has_no_forbidden_transition() -> None:
     tags = ["O", "B-A", "I-A", "E-A", "S-A", "B-B", "I-B", "E-B", "S-B"]
     transitions = constraints(tags, may_follow_bioes)
     assert transitions.follow[tags.index("B-A"), tags.index("E-B")] == FORBIDDEN
     scores, mask = 10 * torch.randn(50, 7, len(tags)), torch.ones(50, 7).bool()
     for path in viterbi(scores, mask, transitions):
-        named = [None, *(tags[i] for i in path), None]
-        assert all(may_follow_bioes(a, b) for a, b in pairwise(named))
+        names = [None, *(tags[i] for i in path), None]
+        assert all(may_follow_bioes(a, b) for a, b in pairwise(names))
 
 
 def test_gradients_are_finite_under_constraints() -> None:

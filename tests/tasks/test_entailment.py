@@ -1,4 +1,4 @@
-"""Entailment. Oracles: pairs by hand, ESIM in numpy, and a tiny learnable data set."""
+"""Entailment. Oracles: handwritten pairs, ESIM in NumPy, a tiny learnable dataset."""
 
 import json
 from itertools import product
@@ -78,11 +78,11 @@ def test_errors_name_file_and_line(tmp_path: Path, text: str, message: str) -> N
         read_pairs(path, MOSES)
 
 
-def test_parses_lines_and_json() -> None:
+def test_parses_tab_separated_and_json_lines() -> None:
     expected = PAIR._replace(label="")
     assert ENTAILMENT.parse("A man sings.\tHe isn't mute", MOSES) == expected
-    typed = json.dumps({"sentence1": "A man sings.", "sentence2": "He isn't mute"})
-    assert ENTAILMENT.parse(typed, MOSES) == expected
+    as_json = json.dumps({"sentence1": "A man sings.", "sentence2": "He isn't mute"})
+    assert ENTAILMENT.parse(as_json, MOSES) == expected
     for line in ("A man sings.", "A man sings.\t", "a\tb\tc", '{"sentence1": "a"}', "{"):
         with pytest.raises(InputError, match=r"tab and a hypothesis|no sentence|not a JSON"):
             ENTAILMENT.parse(line, MOSES)
@@ -119,7 +119,7 @@ def softmax(x: np.ndarray, axis: int) -> np.ndarray:
 
 
 def test_network_matches_the_equations() -> None:
-    """Oracle: the numbered equations of ESIM in numpy, around PyTorch's LSTMs."""
+    """Oracle: the numbered equations of the ESIM paper in NumPy; the LSTMs are PyTorch's."""
     model, encode = esim()
 
     def lstm(layer: torch.nn.LSTM, x: np.ndarray) -> np.ndarray:
@@ -153,19 +153,18 @@ def test_predictions_do_not_depend_on_the_batch() -> None:
     pairs = [pair("abc", "f"), pair("f", "abcdef"), pair("ebcdafab", "ab"), pair("a", "")]
     with torch.no_grad():
         together = model.predict(collate(pairs, encode, model))
-        reverse = model.predict(collate(pairs[::-1], encode, model))[::-1]
-        alone = [model.predict(collate([p], encode, model))[0] for p in pairs]
-        turned = model.predict(collate([pair("f", "abc")], encode, model))
-    for actual in (reverse, alone):
-        for ours, theirs in zip(together, actual, strict=True):
-            assert ours == pytest.approx(theirs, abs=1e-5)
-    assert turned[0] != pytest.approx(
-        together[0], abs=1e-5
-    )  # premise and hypothesis are not symmetric
+        in_reverse = model.predict(collate(pairs[::-1], encode, model))[::-1]
+        separate = [model.predict(collate([p], encode, model))[0] for p in pairs]
+        [swapped] = model.predict(collate([pair("f", "abc")], encode, model))
+    for other in (in_reverse, separate):
+        for first, second in zip(together, other, strict=True):
+            assert first == pytest.approx(second, abs=1e-5)
+    # Premise and hypothesis are not interchangeable.
+    assert swapped != pytest.approx(together[0], abs=1e-5)
 
 
-def test_balanced_weights() -> None:
-    """Oracle: n / (K * n_k), scikit-learn's definition of balanced weights."""
+def test_balanced_class_weights_scale_the_loss() -> None:
+    """Oracle: n / (K * n_k), scikit-learn's definition of balanced class weights."""
     counts = [2, 3, 1]
     weights = balanced_weights(counts)
     assert weights.tolist() == pytest.approx([6 / (3 * n) for n in counts])
@@ -187,7 +186,7 @@ def test_balanced_weights() -> None:
 
 
 @pytest.fixture
-def tiny_set(tmp_path: Path) -> Path:
+def tiny_dataset(tmp_path: Path) -> Path:
     """Hypotheses that repeat the premise, negate it, or say something else."""
     path = tmp_path / "tiny.jsonl"
     hypotheses = {
@@ -212,28 +211,40 @@ TINY = [
 
 
 @pytest.mark.parametrize("weights", ["none", "balanced"])
-def test_learns_a_tiny_data_set(tiny_set: Path, glove: Path, tmp_path: Path, weights: str) -> None:
+def test_learns_a_tiny_dataset(
+    tiny_dataset: Path, glove: Path, tmp_path: Path, weights: str
+) -> None:
     settings = ["elmo.place=none", f"words.vectors={glove}", f"data.class_weights={weights}"]
     config = read_task_config("entailment", None, [*TINY, *settings])
     summary = train_task(
-        "entailment", tmp_path / "run", train=[tiny_set], dev=tiny_set, config=config, device="cpu"
+        "entailment",
+        tmp_path / "run",
+        train=[tiny_dataset],
+        dev=tiny_dataset,
+        config=config,
+        device="cpu",
     )
     assert summary["scores"]["dev"]["accuracy"] >= 0.97
 
 
 def test_learns_with_elmo_and_reloads(
-    tiny_set: Path, glove: Path, tmp_path: Path, model: Path
+    tiny_dataset: Path, glove: Path, tmp_path: Path, model: Path
 ) -> None:
     settings = [f"elmo.model={model}", f"words.vectors={glove}"]
     config = read_task_config("entailment", None, [*TINY, *settings])
     summary = train_task(
-        "entailment", tmp_path / "run", train=[tiny_set], dev=tiny_set, config=config, device="cpu"
+        "entailment",
+        tmp_path / "run",
+        train=[tiny_dataset],
+        dev=tiny_dataset,
+        config=config,
+        device="cpu",
     )
     assert summary["scores"]["dev"]["accuracy"] >= 0.97
     assert set(summary["elmo"]) == {"input", "output"}
 
     trained = load_task(tmp_path / "run", device="cpu")
-    assert trained.evaluate(tiny_set) == summary["scores"]["dev"]
+    assert trained.evaluate(tiny_dataset) == summary["scores"]["dev"]
     task = trained.task
     example = task.parse("A man can sing.\tThe man can't sing.", MOSES)
     [answer] = trained.predict([example])
@@ -250,15 +261,17 @@ def test_learns_with_elmo_and_reloads(
     ("tokenizer", "premise"), [("moses", ["It", "rains", "."]), ("whitespace", ["It", "rains."])]
 )
 def test_predict_uses_the_tokenizer_of_training(
-    run, tiny_set: Path, tmp_path: Path, tokenizer: str, premise: list[str]
+    run, tiny_dataset: Path, tmp_path: Path, tokenizer: str, premise: list[str]
 ) -> None:
     settings = ["elmo.place=none", f"data.tokenizer={tokenizer}", "training.epochs=1"]
     config = read_task_config("entailment", None, [*TINY, *settings])
     folder = tmp_path / "run"
-    train_task("entailment", folder, train=[tiny_set], dev=tiny_set, config=config, device="cpu")
-    typed = tmp_path / "typed.txt"
-    typed.write_text("It rains.\tIt pours.\n")
-    assert json.loads(run("predict", folder, typed).out)["premise"] == premise
+    train_task(
+        "entailment", folder, train=[tiny_dataset], dev=tiny_dataset, config=config, device="cpu"
+    )
+    pairs = tmp_path / "pairs.txt"
+    pairs.write_text("It rains.\tIt pours.\n")
+    assert json.loads(run("predict", folder, pairs).out)["premise"] == premise
 
 
 def test_sick_has_the_published_counts(tasks: Path) -> None:

@@ -1,4 +1,4 @@
-"""The training loop. Oracles: the recurrence of the moving average in numpy; a fake deadline."""
+"""The task training loop. Oracles: the moving average in NumPy; step counts of known data."""
 
 import math
 from pathlib import Path
@@ -37,35 +37,35 @@ def test_moving_average_matches_its_recurrence(
     conll: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decay: float
 ) -> None:
     fit = new_fit(conll, tmp_path / "run", f"training.average={decay}", "training.epochs=3")
-    expected, n = weights(fit.model), 0
-    step = Fit._train_step
+    expected, steps = weights(fit.model), 0
+    train_step = Fit._train_step
 
     def checked_step(fit: Fit, batch: object) -> Tensor:
-        nonlocal expected, n
-        loss = step(fit, batch)
-        n += 1
-        share = min(decay, n / (n + 9))
-        expected = share * expected + (1 - share) * weights(fit.model)
+        nonlocal expected, steps
+        loss = train_step(fit, batch)
+        steps += 1
+        current_decay = min(decay, steps / (steps + 9))
+        expected = current_decay * expected + (1 - current_decay) * weights(fit.model)
         assert fit.average is not None
         np.testing.assert_allclose(weights(fit.average), expected, atol=1e-6)
         return loss
 
     monkeypatch.setattr(Fit, "_train_step", checked_step)
     assert len(list(fit.run())) == 3
-    assert n == 12
+    assert steps == 12
 
 
-def test_deadline_ends_the_epoch_and_the_training(conll: Path, tmp_path: Path) -> None:
+def test_deadline_stops_training_within_an_epoch(conll: Path, tmp_path: Path) -> None:
     fit = new_fit(conll, tmp_path / "run")
     fit.deadline = -math.inf
     assert len(list(fit.run())) == 1
     assert fit.cut_short
     assert fit.complete
-    assert fit.steps == 1
+    assert fit.steps == 1  # of four in an epoch
 
 
 def test_interrupted_run_is_not_complete_after_the_deadline(conll: Path, tmp_path: Path) -> None:
-    """Its weights are those of its last epoch, not the best ones."""
+    """An interrupted run holds the weights of its last epoch, not the best ones."""
     fit = new_fit(conll, tmp_path / "run")
     list(fit.run(lambda: fit.epoch == 1))
     fit.deadline = -math.inf
@@ -74,7 +74,7 @@ def test_interrupted_run_is_not_complete_after_the_deadline(conll: Path, tmp_pat
 
 
 @pytest.mark.parametrize(("batch_size", "cut_short"), [(1, True), (4, False)])
-def test_last_epoch_is_cut_short_only_if_examples_are_left(
+def test_last_epoch_is_cut_short_only_if_batches_are_left(
     conll: Path, tmp_path: Path, batch_size: int, cut_short: bool
 ) -> None:
     changes = ["training.epochs=1", f"training.batch_size={batch_size}"]

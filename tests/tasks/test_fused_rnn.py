@@ -1,4 +1,4 @@
-"""Oracles: PyTorch's packed RNNs, and the highway LSTM in plain PyTorch."""
+"""Fused RNN kernels. Oracles: PyTorch's packed RNNs, and the highway LSTM in plain PyTorch."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ def plain_reference() -> Iterator[None]:
 def run(
     module: nn.Module, x: Tensor, lengths: Tensor, fused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> list[Tensor]:
-    """The output, the gradient of the input, and those of all weights."""
+    """Return the output and the gradients of the input and of all weights."""
     monkeypatch.setattr(kernels, "usable", lambda _: fused)
     x = x.clone().requires_grad_()
     module.zero_grad()
@@ -44,15 +44,15 @@ def check(
             parameter.add_(torch.randn_like(parameter) / 10)
     x = torch.randn(len(lengths), max(lengths), width).to(DEVICE)
     expected = run(module, x, torch.tensor(lengths), False, monkeypatch)
-    results = run(module, x, torch.tensor(lengths), True, monkeypatch)
-    # On a GPU products are in TF32, with a mantissa of ten bits; the interpreter has float32.
+    actual = run(module, x, torch.tensor(lengths), True, monkeypatch)
+    # Products are in TF32, with a 10-bit mantissa, on a GPU and in float32 in the interpreter.
     close = {"rtol": 2e-2, "atol": 2e-2} if DEVICE == "cuda" else {"rtol": 1e-4, "atol": 1e-5}
-    for ours, theirs in zip(results, expected, strict=True):
-        scale = theirs.abs().max().clamp(min=1e-6)
-        torch.testing.assert_close(ours / scale, theirs / scale, **close)
+    for ours, reference in zip(actual, expected, strict=True):
+        scale = reference.abs().max().clamp(min=1e-6)
+        torch.testing.assert_close(ours / scale, reference / scale, **close)
 
 
-@pytest.mark.parametrize("hidden", [5, 70, 130])  # the last is wider than a program's tile
+@pytest.mark.parametrize("hidden", [5, 70, 130])  # 130 exceeds the tile of a kernel program
 def test_two_layer_lstm_equals_pytorch(hidden: int, monkeypatch: pytest.MonkeyPatch) -> None:
     check(BiLSTM(7, hidden, num_layers=2), [3, 1, 4], 7, monkeypatch)
 
@@ -70,15 +70,19 @@ def test_highway_lstm_equals_plain_pytorch(
     check(module, [3, 4, 2], 6, monkeypatch)
 
 
-def test_batch_larger_than_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_may_exceed_the_tile_of_a_kernel_program(monkeypatch: pytest.MonkeyPatch) -> None:
     check(BiGRU(3, 4), [1 + n % 3 for n in range(19)], 3, monkeypatch)
 
 
-def test_dropout_between_layers_only_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropout_between_layers_is_applied_only_in_training_mode(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     module = BiLSTM(7, 5, num_layers=2, dropout=0.9)
     check(module.eval(), [3, 1, 4], 7, monkeypatch)
     x, lengths = torch.ones(1, 4, 7, device=DEVICE), torch.tensor([4])
-    without, *_ = run(module, x, lengths, True, monkeypatch)
-    (first, *_), (second, *_) = (run(module.train(), x, lengths, True, monkeypatch) for _ in "ab")
-    assert torch.equal(first, second)  # `run` sets a seed
-    assert not torch.equal(first, without)
+    no_dropout, *_ = run(module, x, lengths, True, monkeypatch)
+    (first, *_), (second, *_) = (
+        run(module.train(), x, lengths, True, monkeypatch) for _ in range(2)
+    )
+    assert torch.equal(first, second)  # `run` sets the seed
+    assert not torch.equal(first, no_dropout)

@@ -1,4 +1,4 @@
-"""Oracle: the same run on the CPU."""
+"""Task training on a GPU. Oracle: the same run on the CPU."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""NER and the training of tasks. Oracles: the training examples, an uninterrupted run."""
+"""NER, and training of tasks in general. Oracles: the training labels, an uninterrupted run."""
 
 import json
 import math
@@ -22,7 +22,7 @@ from elmore.tasks.ner.task import Ner
 from elmore.tasks.spans import LabeledSpan
 from elmore.tasks.trained import TrainedTask
 from elmore.training.interruption import InterruptedRunError
-from tests.cli.conftest import refused
+from tests.cli.conftest import assert_rejected
 
 SMALL = [
     "words.dim=16", "words.min_count=1", "words.char_filters=8", "words.dropout=0.1",
@@ -30,6 +30,7 @@ SMALL = [
     "training.batch_size=2", "training.patience=60", "training.lr_patience=60", "elmo.dropout=0.1",
 ]  # fmt: skip
 BASELINE = [*SMALL, "elmo.place=none"]
+RUNS = ("uninterrupted", "resumed")
 
 
 def train(folder: Path, conll: Path, changes: list[str], **more: object) -> dict:
@@ -102,22 +103,22 @@ def test_resumed_run_equals_an_uninterrupted_one(
     conll: Path, tmp_path: Path, average: float
 ) -> None:
     quick = [*BASELINE, "training.epochs=6", f"training.average={average}"]
-    train(tmp_path / "whole", conll, quick)
+    train(tmp_path / "uninterrupted", conll, quick)
 
     with pytest.raises(InterruptedRunError, match="interrupted after epoch 3"):
-        train(tmp_path / "parts", conll, quick, report=interrupt_at(3))
+        train(tmp_path / "resumed", conll, quick, report=interrupt_at(3))
     # The newest checkpoint is damaged, so the previous one is used.
-    [*_, newest] = sorted((tmp_path / "parts" / "checkpoints").iterdir())
+    [*_, newest] = sorted((tmp_path / "resumed" / "checkpoints").iterdir())
     newest.write_bytes(newest.read_bytes()[:-9])
     other = tmp_path / "other.conll"
     other.write_text(conll.read_text() + "\nmore O\n")
     with pytest.raises(InputError, match="was started with other data"):
-        train(tmp_path / "parts", other, quick, resume=True)
-    train(tmp_path / "parts", conll, quick, resume=True)
+        train(tmp_path / "resumed", other, quick, resume=True)
+    train(tmp_path / "resumed", conll, quick, resume=True)
     for name in ("model.safetensors", "words.json"):
-        whole, parts = ((tmp_path / part / name).read_bytes() for part in ("whole", "parts"))
-        assert whole == parts, name
-    losses = [[r["loss"] for r in metrics(tmp_path / part)] for part in ("whole", "parts")]
+        expected, actual = ((tmp_path / run / name).read_bytes() for run in RUNS)
+        assert actual == expected, name
+    losses = [[r["loss"] for r in metrics(tmp_path / run)] for run in RUNS]
     assert losses[0] == losses[1]
 
 
@@ -130,7 +131,7 @@ def interrupt_at(epoch: int) -> Callable[[dict], None]:
 
 
 def test_baseline_resumes_with_other_elmo_settings(conll: Path, tmp_path: Path) -> None:
-    """They have no effect on a baseline; other settings must not change."""
+    """ELMo settings have no effect on a baseline. No other setting may change."""
     changes = [*BASELINE, "training.epochs=2"]
     with pytest.raises(InterruptedRunError):
         train(tmp_path / "run", conll, changes, report=interrupt_at(1))
@@ -140,8 +141,8 @@ def test_baseline_resumes_with_other_elmo_settings(conll: Path, tmp_path: Path) 
     assert train(tmp_path / "run", conll, other_elmo, resume=True)["epochs"] == 2
 
 
-class Undecided(Ner):
-    """NER with the same F1 after each epoch, and a second score that counts epochs."""
+class ConstantF1Ner(Ner):
+    """NER that always reports the same F1, and the number of epochs as a second score."""
 
     def __init__(self) -> None:
         self.epochs = 0
@@ -152,10 +153,10 @@ class Undecided(Ner):
 
 
 def test_reported_scores_belong_to_the_saved_weights(conll: Path, tmp_path: Path) -> None:
-    """Of equally good epochs, the latest is saved."""
+    """Of epochs with equal dev scores, the last one is saved."""
     config = read_task_config("ner", changes=[*BASELINE, "training.epochs=3"])
     summary = train_task(
-        Undecided(), tmp_path / "run", train=[conll], dev=conll, config=config, device="cpu"
+        ConstantF1Ner(), tmp_path / "run", train=[conll], dev=conll, config=config, device="cpu"
     )
     assert summary["scores"]["dev"] == {"f1": 0.5, "epochs": 3}
 
@@ -167,7 +168,7 @@ def test_early_stopping_and_learning_rate_decay(conll: Path, tmp_path: Path) -> 
     scores = [record["dev"]["f1"] for record in records]
     assert scores[-1] > 0
     assert summary["epochs"] == scores.index(max(scores)) + 3  # two epochs without improvement
-    # Epochs with a score of 0 do not count; others without improvement halve the rate.
+    # The rate is halved after an epoch without improvement, unless the best score is still 0.
     rate, best = 0.01, -1.0
     for record, score in zip(records, scores, strict=True):
         assert record["lr"] == pytest.approx(rate)
@@ -192,7 +193,7 @@ def test_nan_loss_is_detected_in_the_first_step(
     monkeypatch.setattr(Fit, "_train_step", nan_step)
     with pytest.raises(InputError, match="NaN or infinite in epoch 1"):
         train(tmp_path / "run", conll, [*BASELINE, "training.batch_size=1"])
-    assert len(steps) == 1  # of four
+    assert len(steps) == 1  # of the four in an epoch
 
 
 def test_time_limit_is_reported(run, conll: Path, tmp_path: Path) -> None:
@@ -202,7 +203,7 @@ def test_time_limit_is_reported(run, conll: Path, tmp_path: Path) -> None:
     assert ", stopped by --max-minutes -> " in result.out
 
 
-def test_run_with_time_limit_is_complete(conll: Path, tmp_path: Path) -> None:
+def test_run_stopped_by_the_time_limit_is_complete(conll: Path, tmp_path: Path) -> None:
     summary = train(tmp_path / "run", conll, BASELINE, test=conll, max_minutes=1e-9)
     [record] = metrics(tmp_path / "run")  # of 60 epochs
     assert summary["epochs"] == 1
@@ -213,19 +214,19 @@ def test_run_with_time_limit_is_complete(conll: Path, tmp_path: Path) -> None:
 
 
 def test_prefetch_keeps_order_and_raises_errors() -> None:
-    made = []
+    produced = []
 
-    def make(item: int) -> int:
-        made.append(item)
+    def produce(item: int) -> int:
+        produced.append(item)
         return 1 // (5 - item)
 
-    results = prefetch(make, range(9))
+    results = prefetch(produce, range(9))
     assert next(results) == 0
     results.close()
-    assert made in ([0], [0, 1], [0, 1, 2])
+    assert produced in ([0], [0, 1], [0, 1, 2])
     assert list(prefetch(str, range(9))) == list("012345678")
     with pytest.raises(ZeroDivisionError):
-        list(prefetch(make, range(9)))
+        list(prefetch(produce, range(9)))
 
 
 def test_changes_keep_the_other_defaults_of_a_task() -> None:
@@ -234,29 +235,37 @@ def test_changes_keep_the_other_defaults_of_a_task() -> None:
     assert config.training.lr == 0.5
     assert config.training.patience == default.training.patience
     assert config.words.char_filters == default.words.char_filters
-    with pytest.raises(InputError, match=r"training.batch_size must be at least 1"):
-        read_task_config("ner", changes=["training.batch_size=0"])
-    with pytest.raises(InputError, match=r"elmo.dropout must lie in"):
-        read_task_config("ner", changes=["elmo.dropout=1"])
-    with pytest.raises(InputError, match=r"training.lr must be positive"):
-        read_task_config("ner", changes=["training.lr=0"])
-    with pytest.raises(InputError, match="unknown task 'nerr'"):
-        read_task_config("nerr")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("training.batch_size=0", "training.batch_size must be at least 1"),
+        ("training.lr=0", "training.lr must be positive"),
+        ("elmo.dropout=1", "elmo.dropout must lie in"),
+        ("elmo.precision=int4", "precision"),
+    ],
+)
+def test_invalid_settings_are_rejected(change: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_task_config("ner", changes=[change])
 
 
 def test_word_vectors_are_saved_with_the_task(conll: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    words = ["ada", "london", "paris", "berlin"]
-    lines = (f"{w} {' '.join(map(str, rng.normal(size=5)))}\n" for w in words)
+    vectors = dict(zip(["ada", "london", "paris", "berlin"], rng.normal(size=(4, 5)), strict=True))
+    lines = (f"{word} {' '.join(map(str, vector))}\n" for word, vector in vectors.items())
     (tmp_path / "vectors.txt").write_text("".join(lines))
     changes = [*BASELINE, f"words.vectors={tmp_path / 'vectors.txt'}", "training.epochs=2"]
     train(tmp_path / "run", conll, changes)
-    (tmp_path / "vectors.txt").unlink()  # not needed any more
+    (tmp_path / "vectors.txt").unlink()  # no longer needed
     trained = load_task(tmp_path / "run", device="cpu")
-    assert trained.encode.index.known == ["berlin"]  # the others are trained
-    assert trained.encode.index.row("Berlin") > 1
-    example = trained.task.parse("Berlin is far .", str.split)
-    assert isinstance(trained.predict([example])[0], list)
+    assert trained.encode.index.known == [
+        "berlin"
+    ]  # the only word that is not in the training data
+    row = trained.encode.index.row("Berlin")
+    actual = trained.model.words.table(torch.tensor([[row]]))[0, 0]
+    np.testing.assert_allclose(actual.detach(), vectors["berlin"], rtol=1e-6)
 
 
 # Command line
@@ -292,7 +301,7 @@ def test_train_evaluate_and_predict_commands(
     assert second["tags"] == ["O", "O", "O", "B-PER", "O"]
 
 
-def test_terminal_output_marks_spans(run, trained: TrainedTask, monkeypatch) -> None:
+def test_terminal_output_brackets_spans(run, trained: TrainedTask, monkeypatch) -> None:
     Path("text.txt").write_text("[Ada] Lovelace lived in London .\n")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     shown = run("predict", "ner", "text.txt", "--tokenizer", "whitespace").out
@@ -304,17 +313,17 @@ def test_terminal_output_marks_spans(run, trained: TrainedTask, monkeypatch) -> 
 def test_interactive_predict_continues_after_an_error(
     run, trained: TrainedTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Path("typed.txt").write_text("bad\nAda left .\n")
+    Path("lines.txt").write_text("bad\nAda left .\n")
     parse = type(trained.task).parse
 
-    def refuse_bad(self, line, tokenize):
+    def reject_bad(self, line, tokenize):
         if line == "bad":
             raise InputError("invalid line")
         return parse(self, line, tokenize)
 
-    monkeypatch.setattr(type(trained.task), "parse", refuse_bad)
-    refused(run("predict", "ner", "typed.txt"), "typed.txt, line 1: invalid line")
-    with Path("typed.txt").open("rb") as file:
+    monkeypatch.setattr(type(trained.task), "parse", reject_bad)
+    assert_rejected(run("predict", "ner", "lines.txt"), "lines.txt, line 1: invalid line")
+    with Path("lines.txt").open("rb") as file:
         terminal = SimpleNamespace(buffer=file, isatty=lambda: True)
         monkeypatch.setattr(sys, "stdin", terminal)
         result = run("predict", "ner")
@@ -328,11 +337,13 @@ def test_invalid_input_keeps_the_existing_run(
 ) -> None:
     before = {path.name for path in Path("ner").iterdir()}
     command = ("train", "ner", "--train", conll, "--dev", conll, "-o", "ner", "--overwrite")
-    refused(run(*command, "--no-elmo", "--vectors", "glov.txt"), "glov.txt")
-    refused(run(*command, "-m", "nowhere"), "nowhere: no such model")
-    refused(run(*command, "--no-elmo", "--set", "tagger.hidden=0"), "tagger.hidden must be")
-    refused(run(*command, "--no-elmo", "--device", "tpu"), "device must be")
-    refused(run(*command, "-m", model, "--finetune-bilm"), "too few to fine-tune the biLM on")
+    assert_rejected(run(*command, "--no-elmo", "--vectors", "glov.txt"), "glov.txt")
+    assert_rejected(run(*command, "-m", "nowhere"), "nowhere: no such model")
+    assert_rejected(run(*command, "--no-elmo", "--set", "tagger.hidden=0"), "tagger.hidden must be")
+    assert_rejected(run(*command, "--no-elmo", "--device", "tpu"), "device must be")
+    assert_rejected(
+        run(*command, "-m", model, "--finetune-bilm"), "too few to fine-tune the biLM on"
+    )
     assert {path.name for path in Path("ner").iterdir()} == before
 
 
@@ -352,7 +363,7 @@ def test_existing_run_is_kept_until_its_replacement_is_complete(
 
 def test_test_scores_come_from_the_test_file(conll: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.conll"
-    other.write_text("Ada B-LOC\nleft O\n")  # contradicts the training data
+    other.write_text("Ada B-LOC\nleft O\n")  # the training data has Ada as PER
     summary = train(tmp_path / "run", conll, BASELINE, test=other)
     assert summary["scores"]["dev"]["f1"] > 0.95
     assert summary["scores"]["test"]["f1"] == 0
@@ -369,44 +380,48 @@ def test_relative_path_of_the_bilm_is_made_absolute(
     other = elmore.BiLM(replace(elmore.BiLMConfig.tiny(), dim=8))
     elmore.Embedder(other, device="cpu").save("other")
     result = run("evaluate", "run", conll, "-m", "other")
-    refused(result, "was trained with another biLM")
+    assert_rejected(result, "was trained with another biLM")
     assert result.err.count("\n") == 1
 
 
-def test_invalid_requests_are_rejected(run, conll: Path, trained: TrainedTask) -> None:
+def test_invalid_commands_are_rejected(run, conll: Path, trained: TrainedTask) -> None:
     data = ("--train", conll, "--dev", conll)
-    refused(run("train", "ner", *data, "-o", "ner", "--no-elmo"), "ner exists already")
-    refused(
+    assert_rejected(run("train", "ner", *data, "-o", "ner", "--no-elmo"), "ner exists already")
+    assert_rejected(
         run("train", "ner", *data, "-o", "x", "--no-elmo", "--elmo", "both"),
         "--no-elmo cannot be combined",
     )
-    refused(
+    assert_rejected(
         run("train", "ner", *data, "-o", "x", "--no-elmo", "--set", "elmo.place=input"),
         "--no-elmo contradicts elmo.place=input",
     )
-    refused(run("train", "ner", *data, "-o", "x", "-m", "nowhere"), "nowhere: no such model")
-    refused(run("train", "ner", *data, "-o", "ner", "--resume", "--no-elmo"), "is complete")
-    refused(run("train", "ner", *data, "-o", "y", "--resume", "--no-elmo"), "no run to resume")
+    assert_rejected(
+        run("train", "ner", *data, "-o", "x", "-m", "nowhere"), "nowhere: no such model"
+    )
+    assert_rejected(run("train", "ner", *data, "-o", "ner", "--resume", "--no-elmo"), "is complete")
+    assert_rejected(
+        run("train", "ner", *data, "-o", "y", "--resume", "--no-elmo"), "no run to resume"
+    )
     Path("empty.conll").write_text("\n\n")
-    refused(
+    assert_rejected(
         run("train", "ner", "--train", conll, "--dev", "empty.conll", "-o", "x", "--no-elmo"),
         "no examples in empty.conll",
     )
     Path("plain.conll").write_text("a O\nword O\n")
-    refused(
+    assert_rejected(
         run("train", "ner", "--train", "plain.conll", "--dev", conll, "-o", "z", "--no-elmo"),
         "no entities in the training examples",
     )
     assert not Path("z").exists()
-    refused(run("evaluate", ".", conll), "holds no trained task")
-    refused(run("predict", "ner", "missing.txt"), "missing.txt")
+    assert_rejected(run("evaluate", ".", conll), "holds no trained task")
+    assert_rejected(run("predict", "ner", "missing.txt"), "missing.txt")
     Path("ner/model.safetensors").write_bytes(b"no")
-    refused(run("evaluate", "ner", conll), "model.safetensors is missing or damaged")
+    assert_rejected(run("evaluate", "ner", conll), "model.safetensors is missing or damaged")
     assert not Path("x").exists()
 
 
 def test_bilm_is_finetuned_on_the_task_text(conll: Path, tmp_path: Path, model: Path) -> None:
-    """Oracle: perplexity before and after."""
+    """Oracles: perplexity before and after; the weights of the original biLM."""
     conll.write_text(conll.read_text() + "".join(f"\nword{i} O\nend O\n" for i in range(60)))
     notes = []
     changes = [*SMALL, f"elmo.model={model}", "elmo.finetune=true", "training.epochs=1"]
@@ -431,13 +446,11 @@ def test_bilm_stays_frozen_and_is_not_saved(conll: Path, model: Path, tmp_path: 
     assert not [name for name in weights if "bilm" in name]
 
 
-def test_bilm_precision_of_a_task(conll: Path, model: Path, tmp_path: Path) -> None:
-    """Oracle: the layers of an embedder with that precision."""
+def test_precision_setting_applies_to_the_bilm(conll: Path, model: Path, tmp_path: Path) -> None:
+    """Oracle: the layers of an `Embedder` with that precision."""
     changes = [*SMALL, f"elmo.model={model}", "elmo.precision=bf16", "training.epochs=1"]
     train(tmp_path / "run", conll, changes)
     layers = load_task(tmp_path / "run", device="cpu").encode.layers
     words = ["Ada", "left"]
     expected = elmore.load(model, device="cpu", precision="bf16").embed([words])[0]
     np.testing.assert_array_equal(layers([[words]])[0].numpy(), expected)
-    with pytest.raises(InputError, match="precision"):
-        read_task_config("ner", None, ["elmo.precision=int4"])

@@ -1,4 +1,4 @@
-"""Question answering. Oracles: the training examples, offsets by hand, the published counts."""
+"""Question answering. Oracles: gold answers of the training data, known offsets and counts."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from elmore.tasks.qa.model import Answer
 from elmore.tasks.qa.task import Qa
 from elmore.tasks.qa.tokens import tokenize
 from elmore.text.tokenize import get_tokenizer
-from tests.cli.conftest import refused
+from tests.cli.conftest import assert_rejected
 
 SMALL = [
     "words.dim=16", "words.min_count=1", "words.char_filters=4", "reader.hidden=12",
@@ -27,18 +27,18 @@ ART = "A party-goer likes art; the art of 1,000 parties."
 
 def qa(context: str, question: str, *answers: str) -> dict[str, Any]:
     """A question with one gold answer per occurrence of each string in the context."""
-    places = [
+    gold = [
         {"text": text, "answer_start": i}
         for text in answers
         for i in range(len(context))
         if context.startswith(text, i)
     ]
-    return {"id": question, "question": question, "answers": places}
+    return {"id": question, "question": question, "answers": gold}
 
 
 def squad(*paragraphs: tuple[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    listed = [{"context": context, "qas": qas} for context, qas in paragraphs]
-    return {"version": "1.1", "data": [{"title": "all", "paragraphs": listed}]}
+    items = [{"context": context, "qas": qas} for context, qas in paragraphs]
+    return {"version": "1.1", "data": [{"title": "all", "paragraphs": items}]}
 
 
 DATA = squad(
@@ -151,9 +151,9 @@ def test_errors_name_the_field(tmp_path: Path, content: Any, message: str) -> No
     [
         ("x.json", b'{"data": [', "expected JSON in the format of SQuAD 1.1 .*line 1 column"),
         ("x.json", b"\xff\xff", "expected JSON in the format of SQuAD 1.1"),
-        ("x.json.xz", b"no xz", "damaged file"),
+        ("x.json.xz", b"not xz", "damaged file"),
         ("x.json.gz", b"\x1f\x8b\x08\0", "damaged file"),
-        ("x.json.gz", b"no gz", "damaged file"),
+        ("x.json.gz", b"not gzip", "damaged file"),
     ],
 )
 def test_damaged_files_are_rejected(
@@ -164,7 +164,7 @@ def test_damaged_files_are_rejected(
         read_questions(tmp_path / name)
 
 
-def test_missing_file_is_not_called_damaged(tmp_path: Path) -> None:
+def test_missing_file_is_not_reported_as_damaged(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_questions(tmp_path / "x.json.xz")
 
@@ -177,11 +177,11 @@ def test_learns_and_reloads(file: Path, model: Path, tmp_path: Path, place: str,
     summary = train_task("qa", folder, train=[file], dev=file, config=config, device="cpu")
     assert summary["scores"]["dev"] == {"f1": 1, "em": 1}
     assert sorted(summary["elmo"]) == ([] if place == "none" else ["input", "output"])
-    trained, again = load_task(folder, device="cpu"), load_task(folder, device="cpu")
+    trained, reloaded = load_task(folder, device="cpu"), load_task(folder, device="cpu")
     assert trained.evaluate(file) == summary["scores"]["dev"]
     examples = read_questions(file)
     together = trained.predict(examples)
-    assert again.predict(examples) == together
+    assert reloaded.predict(examples) == together
     for example, actual in zip(examples, together, strict=True):
         assert trained.predict([example])[0][:3] == actual[:3]
         assert actual.text in example.answers
@@ -193,18 +193,22 @@ def test_predict_command(file: Path, tmp_path: Path, run: Any) -> None:
     train = ["train", "qa", "--train", file, "--dev", file, "-o", folder, "--device", "cpu"]
     assert run(*train, "--no-elmo", *changes).code == 0
     questions = tmp_path / "questions.txt"
-    typed = json.dumps({"question": "Where was she born?", "context": ADA})
-    questions.write_text(f"What is liked?\t{ART}\n{typed}\n")
-    done = run("predict", folder, questions, "--device", "cpu")
-    assert done.code == 0, done.err
-    first, second = map(json.loads, done.out.splitlines())
+    as_json = json.dumps({"question": "Where was she born?", "context": ADA})
+    questions.write_text(f"What is liked?\t{ART}\n{as_json}\n")
+    result = run("predict", folder, questions, "--device", "cpu")
+    assert result.code == 0, result.err
+    first, second = map(json.loads, result.out.splitlines())
     assert first["question"] == "What is liked?"
     for actual, passage in ((first, ART), (second, ADA)):
         assert passage[actual["start"] : actual["end"]] == actual["answer"]
         assert 0 < actual["probability"] <= 1
     questions.write_text("Where was she born?\n")
-    refused(run("predict", folder, questions, "--device", "cpu"), "line 1: expected question<TAB>")
-    refused(run("predict", folder, questions, "--tokenizer", "moses"), "leave out --tokenizer")
+    assert_rejected(
+        run("predict", folder, questions, "--device", "cpu"), "line 1: expected question<TAB>"
+    )
+    assert_rejected(
+        run("predict", folder, questions, "--tokenizer", "moses"), "leave out --tokenizer"
+    )
 
 
 @pytest.mark.parametrize(
@@ -223,15 +227,15 @@ def test_invalid_lines_are_rejected(line: str) -> None:
         get_task("qa").parse(line, get_tokenizer())
 
 
-def test_show_marks_the_answer_in_the_passage() -> None:
+def test_show_highlights_the_answer_in_the_passage() -> None:
     passage = "See [a] or [bold]b[/bold] \\ x"
     example = QaExample(tokenize("Which [x]?"), tokenize(passage), [], [])
     start = passage.index("[bold]")
     answer = Answer("[bold]b", start, start + 7, 0.5)
     shown = Text.from_markup(Qa().show(example, answer))
     assert shown.plain == "Which [x]? (50%)\nSee [a] or [[bold]b][/bold] \\ x"
-    [mark] = [span for span in shown.spans if span.style == "bold green"]
-    assert shown.plain[mark.start : mark.end] == "[[bold]b]"
+    [highlight] = [span for span in shown.spans if span.style == "bold green"]
+    assert shown.plain[highlight.start : highlight.end] == "[[bold]b]"
 
 
 @pytest.mark.parametrize(
@@ -243,8 +247,8 @@ def test_invalid_settings_are_rejected(change: str, message: str) -> None:
         read_task_config("qa", changes=[f"reader.{change}"])
 
 
-def test_squad_has_the_published_count_and_answers_match_tokens(tasks: Path) -> None:
+def test_squad_has_the_published_count_and_its_answers_align_with_tokens(tasks: Path) -> None:
     examples = read_questions(tasks / "squad" / "dev-v1.1.json.xz")
     assert len(examples) == 10_570
-    fit = sum(any(text in e.answers for text in texts_of(e)) for e in examples)
-    assert fit / len(examples) > 0.99
+    exact = sum(any(text in e.answers for text in texts_of(e)) for e in examples)
+    assert exact / len(examples) > 0.99

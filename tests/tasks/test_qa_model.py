@@ -1,4 +1,4 @@
-"""The QA model. Oracles: the equations word by word, brute force, torch.nn.GRU without padding."""
+"""The QA model. Oracles: the equations in NumPy, brute force, PyTorch's RNNs without padding."""
 
 import math
 from collections.abc import Callable
@@ -22,6 +22,7 @@ from elmore.tasks.words import WordEncoder, WordIndex, Words
 
 PASSAGES = ["Ada was born in London and died in London , too .", "Paris .", "York"]
 QUESTIONS = ["Where was Ada born ?", "What ?", "And where is the city of York now ?"]
+VOCABULARY = sorted({word for text in [*PASSAGES, *QUESTIONS] for word in text.split()})
 SPANS = [[Span(4, 5), Span(8, 9)], [Span(0, 1)], [Span(0, 1)]]
 EXAMPLES = [
     QaExample(tokenize(question), tokenize(passage), spans, [])
@@ -31,14 +32,12 @@ EXAMPLES = [
 
 @pytest.fixture
 def reader() -> Reader:
-    known = sorted({word for text in [*PASSAGES, *QUESTIONS] for word in text.split()})
-    vectors = torch.randn(len(known), 6).numpy()
-    index = WordIndex([], known)
+    vectors = torch.randn(len(VOCABULARY), 6).numpy()
     words = Words(
         WordsConfig(char_filters=3, dropout=0.0),
         ElmoConfig(place="none"),
-        index,
-        WordVectors(known, vectors),
+        WordIndex([], VOCABULARY),
+        WordVectors(VOCABULARY, vectors),
         num_layers=0,
         elmo_dim=0,
     )
@@ -46,9 +45,10 @@ def reader() -> Reader:
 
 
 @pytest.fixture
-def collate(reader: Reader) -> Callable[[list[QaExample]], QaBatch]:
-    index = WordIndex([], sorted({w for t in [*PASSAGES, *QUESTIONS] for w in t.split()}))
-    encode = WordEncoder(index, None, with_characters=True, device=torch.device("cpu"))
+def collate() -> Callable[[list[QaExample]], QaBatch]:
+    encode = WordEncoder(
+        WordIndex([], VOCABULARY), None, with_characters=True, device=torch.device("cpu")
+    )
     return lambda examples: Qa().collate(examples, encode, {})
 
 
@@ -75,10 +75,11 @@ def test_bidirectional_attention_matches_the_equations() -> None:
     for b in range(2):
         h, q = passage[b, : lengths[b]].numpy(), question[b, : question_lengths[b]].numpy()
         scores = [[trilinear(layer.score, x, y) for y in q] for x in h]
-        whole = sum(p * x for p, x in zip(softmax([max(row) for row in scores]), h, strict=True))
+        weights = softmax([max(row) for row in scores])
+        query_to_context = sum(p * x for p, x in zip(weights, h, strict=True))
         for i, x in enumerate(h):
             c = sum(p * y for p, y in zip(softmax(scores[i]), q, strict=True))
-            expected = np.concatenate([x, c, x * c, whole * c])
+            expected = np.concatenate([x, c, x * c, query_to_context * c])
             np.testing.assert_allclose(actual[b, i], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -96,7 +97,7 @@ def test_self_attention_matches_the_equations() -> None:
             np.testing.assert_allclose(actual[b, i], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_self_attention_of_a_single_word_is_zero() -> None:
+def test_self_attention_output_of_a_single_word_is_zero() -> None:
     layer, x = SelfAttention(2), torch.randn(1, 3, 2, requires_grad=True)
     actual = layer(x, torch.tensor([[True, False, False]]))
     assert torch.equal(actual[0, 0], torch.cat([x[0, 0], torch.zeros(4)]))
@@ -137,14 +138,14 @@ def test_loss_sums_the_probability_of_all_gold_spans(
 def test_predictions_do_not_depend_on_the_batch(
     reader: Reader, collate: Callable[[list[QaExample]], QaBatch]
 ) -> None:
-    alone = [reader(collate([example])).item() for example in EXAMPLES]
-    assert reader(collate(EXAMPLES)).item() == pytest.approx(sum(alone) / 3, rel=1e-5)
+    losses = [reader(collate([example])).item() for example in EXAMPLES]
+    assert reader(collate(EXAMPLES)).item() == pytest.approx(sum(losses) / 3, rel=1e-5)
     together = reader.predict(collate(EXAMPLES))
-    turned = reader.predict(collate(EXAMPLES[::-1]))[::-1]
-    for example, actual, other in zip(EXAMPLES, together, turned, strict=True):
-        [single] = reader.predict(collate([example]))
-        assert single[:3] == other[:3] == actual[:3]
-        assert single.probability == pytest.approx(actual.probability, rel=1e-5)
+    in_reverse = reader.predict(collate(EXAMPLES[::-1]))[::-1]
+    for example, actual, other in zip(EXAMPLES, together, in_reverse, strict=True):
+        [separate] = reader.predict(collate([example]))
+        assert separate[:3] == other[:3] == actual[:3]
+        assert separate.probability == pytest.approx(actual.probability, rel=1e-5)
         assert other.probability == pytest.approx(actual.probability, rel=1e-5)
         assert example.passage.text[actual.start : actual.end] == actual.text
         assert len(actual.text.split()) <= 3

@@ -1,4 +1,4 @@
-"""Tokens with offsets. Oracles: splits by hand, Moses where the rules agree, the text itself."""
+"""Tokens with offsets. Oracles: tokens by hand, Moses where the rules agree, the text itself."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ from elmore.text.tokenize import tokenize as tokenize_moses
         (" \n\t", ""),
     ],
 )
-def test_known_splits(text: str, tokens: str) -> None:
+def test_tokens_equal_those_split_by_hand(text: str, tokens: str) -> None:
     assert tokenize(text).words == tokens.split()
 
 
@@ -38,7 +38,7 @@ def test_known_splits(text: str, tokens: str) -> None:
         "Mr. Smith and Dr. Jones paid $5 to the 18th man...",
     ],
 )
-def test_words_equal_moses(text: str) -> None:
+def test_tokens_equal_moses_where_the_rules_agree(text: str) -> None:
     assert tokenize(text).words == tokenize_moses(text)
 
 
@@ -56,13 +56,13 @@ def test_cover_returns_all_overlapping_tokens(text: str, data: st.DataObject) ->
     start = data.draw(st.integers(0, len(text) - 1))
     end = data.draw(st.integers(start + 1, len(text)))
     tokens = tokenize(text)
-    inside = [
+    overlapping = [
         i
         for i, (s, e) in enumerate(zip(tokens.starts, tokens.ends, strict=True))
         if s < end and e > start
     ]
     first, last = tokens.cover(start, end)
-    assert list(range(first, last)) == inside
+    assert list(range(first, last)) == overlapping
 
 
 def test_truncate_keeps_the_first_tokens() -> None:

@@ -1,4 +1,4 @@
-"""Sentiment. Oracles: trees by hand and by recursion, BCN in numpy, a tiny learnable data set."""
+"""Sentiment. Oracles: handwritten and generated trees, BCN in NumPy, a tiny learnable dataset."""
 
 import lzma
 import random
@@ -49,25 +49,25 @@ def test_parses_a_tree() -> None:
 
 
 def test_parses_random_trees() -> None:
-    """Oracle: a recursive generator that returns the phrases of its trees."""
-    draw = random.Random(0)
+    """Oracle: a recursive generator of trees, which also returns their phrases."""
+    rng = random.Random(0)
 
-    def write(depth: int) -> tuple[str, list[str], list[tuple[int, tuple[str, ...]]]]:
-        label = draw.randrange(5)
-        if depth == 0 or draw.random() < 0.2:
-            word = draw.choice(["a", "b", "...", "'s", "8\u00a01/2"])
+    def random_tree(depth: int) -> tuple[str, list[str], list[tuple[int, tuple[str, ...]]]]:
+        label = rng.randrange(5)
+        if depth == 0 or rng.random() < 0.2:
+            word = rng.choice(["a", "b", "...", "'s", "8\u00a01/2"])
             return f"({label} {word})", [word], [(label, (word,))]
-        parts = [write(depth - 1) for _ in range(draw.choice([1, 2, 3]))]
-        words = [word for _, inner, _ in parts for word in inner]
-        phrases = [phrase for _, _, inner in parts for phrase in inner]
+        children = [random_tree(depth - 1) for _ in range(rng.choice([1, 2, 3]))]
+        words = [word for _, inner, _ in children for word in inner]
+        phrases = [phrase for _, _, inner in children for phrase in inner]
         return (
-            f"({label} {' '.join(text for text, _, _ in parts)})",
+            f"({label} {' '.join(text for text, _, _ in children)})",
             words,
             [*phrases, (label, tuple(words))],
         )
 
     for _ in range(50):
-        text, words, phrases = write(4)
+        text, words, phrases = random_tree(4)
         tokens, actual = parse_tree(text)
         assert tokens == words
         expected = [(SCALE[label], words) for label, words in phrases]
@@ -88,7 +88,7 @@ def test_reads_sentences_and_phrases(trees: Path) -> None:
     assert [" ".join(e.tokens) for e in long] == [
         "is great .",
         "The film is great .",
-        "A bore",  # shorter, but a sentence
+        "A bore",  # shorter than three words, but a whole sentence
         "A film",
     ]
 
@@ -102,7 +102,7 @@ def test_two_classes_skip_neutral_examples(trees: Path) -> None:
     }  # fmt: skip
 
 
-def test_phrases_are_for_training_only(trees: Path) -> None:
+def test_phrases_are_read_only_for_training(trees: Path) -> None:
     config = read_task_config("sentiment", None, ["data.min_phrase=1"])
     assert len(SENTIMENT.read(trees, config)) == 4
     assert len(SENTIMENT.read(trees, config, training=True)) == 13
@@ -184,7 +184,7 @@ def bcn(classifier: str = "relu") -> tuple[BCN, WordEncoder]:
 
 
 def test_network_matches_the_equations() -> None:
-    """Oracle: the equations of the paper in numpy, around PyTorch's LSTMs."""
+    """Oracle: the equations of the paper in NumPy; the LSTMs are PyTorch's."""
     model, encode = bcn()
     tokens = ["a", "b", "f", "a"]
 
@@ -224,11 +224,11 @@ def test_predictions_do_not_depend_on_the_batch(classifier: str) -> None:
     examples = [SentimentExample(list(text), "") for text in ("abc", "f", "ebcdafab", "")]
     with torch.no_grad():
         together = model.predict(SENTIMENT.collate(examples, encode, labels))
-        reverse = model.predict(SENTIMENT.collate(examples[::-1], encode, labels))[::-1]
-        alone = [model.predict(SENTIMENT.collate([e], encode, labels))[0] for e in examples]
-    for actual in (reverse, alone):
-        for ours, theirs in zip(together, actual, strict=True):
-            assert ours == pytest.approx(theirs, abs=1e-5)
+        in_reverse = model.predict(SENTIMENT.collate(examples[::-1], encode, labels))[::-1]
+        separate = [model.predict(SENTIMENT.collate([e], encode, labels))[0] for e in examples]
+    for other in (in_reverse, separate):
+        for first, second in zip(together, other, strict=True):
+            assert first == pytest.approx(second, abs=1e-5)
     assert together[0] != pytest.approx(together[1], abs=1e-4)
 
 
@@ -236,8 +236,8 @@ ADJECTIVES = ["awful", "dull", "long", "good", "superb"]
 
 
 @pytest.fixture
-def tiny_set(tmp_path: Path) -> Path:
-    """One word determines the class."""
+def tiny_dataset(tmp_path: Path) -> Path:
+    """Trees in which one word determines the class."""
     path = tmp_path / "tiny.txt"
     nouns = ["film", "plot", "cast", "end"]
     path.write_text(
@@ -264,30 +264,40 @@ TINY = [
         ["data.classes=2", "data.train_on=sentences"],
     ],
 )
-def test_learns_a_tiny_data_set(
-    tiny_set: Path, glove: Path, tmp_path: Path, changes: list[str]
+def test_learns_a_tiny_dataset(
+    tiny_dataset: Path, glove: Path, tmp_path: Path, changes: list[str]
 ) -> None:
     settings = [*TINY, "elmo.place=none", f"words.vectors={glove}", *changes]
     config = read_task_config("sentiment", None, settings)
     summary = train_task(
-        "sentiment", tmp_path / "run", train=[tiny_set], dev=tiny_set, config=config, device="cpu"
+        "sentiment",
+        tmp_path / "run",
+        train=[tiny_dataset],
+        dev=tiny_dataset,
+        config=config,
+        device="cpu",
     )
     assert summary["scores"]["dev"]["accuracy"] >= 0.97
 
 
 def test_learns_with_elmo_and_reloads(
-    tiny_set: Path, glove: Path, tmp_path: Path, model: Path
+    tiny_dataset: Path, glove: Path, tmp_path: Path, model: Path
 ) -> None:
     changes = [*TINY, f"elmo.model={model}", f"words.vectors={glove}", "data.train_on=sentences"]
     config = read_task_config("sentiment", None, changes)
     summary = train_task(
-        "sentiment", tmp_path / "run", train=[tiny_set], dev=tiny_set, config=config, device="cpu"
+        "sentiment",
+        tmp_path / "run",
+        train=[tiny_dataset],
+        dev=tiny_dataset,
+        config=config,
+        device="cpu",
     )
     assert summary["scores"]["dev"]["accuracy"] >= 0.97
     assert set(summary["elmo"]) == {"input", "output"}
 
     trained = load_task(tmp_path / "run", device="cpu")
-    assert trained.evaluate(tiny_set) == summary["scores"]["dev"]
+    assert trained.evaluate(tiny_dataset) == summary["scores"]["dev"]
     task = trained.task
     example = task.parse("The plot isn't [superb]", get_tokenizer())
     assert example.tokens[2:4] == ["is", "n't"]

@@ -1,4 +1,4 @@
-"""Spans and tags. Oracles: worked examples of the CoNLL shared tasks; round trips."""
+"""Spans and tags. Oracles: tags written by hand with the rules of the CoNLL shared tasks."""
 
 from itertools import pairwise
 
@@ -49,7 +49,7 @@ def test_decoding_follows_the_conll_scorer(tags: list[str], expected: list[S]) -
     assert decode_tags(tags) == expected
 
 
-def test_invalid_tag_is_named() -> None:
+def test_invalid_tag_is_rejected() -> None:
     with pytest.raises(InputError, match="expected a tag such as O, B-PER or I-PER, got 'PER'"):
         decode_tags(["O", "PER"])
 
@@ -65,15 +65,15 @@ def sentences(draw: st.DrawFn) -> tuple[list[S], int]:
 
 
 @given(sentences(), st.sampled_from(["iob1", "iob2", "bioes"]))
-def test_round_trip(sentence, scheme) -> None:
+def test_decoding_inverts_encoding(sentence, scheme) -> None:
     spans, length = sentence
     tags = encode_tags(spans, length, scheme)
     assert len(tags) == length
     assert decode_tags(tags) == spans
-    rule = {"bioes": may_follow_bioes, "iob2": may_follow_iob2}.get(scheme)
-    if rule:  # encoded tags satisfy the constraints of decoding
+    may_follow = {"bioes": may_follow_bioes, "iob2": may_follow_iob2}.get(scheme)
+    if may_follow:  # the constraints of Viterbi decoding allow encoded tags
         path = [None, *tags, None]
-        assert all(rule(a, b) for a, b in pairwise(path) if length)
+        assert all(may_follow(a, b) for a, b in pairwise(path) if length)
 
 
 def test_f1_counts_exact_matches() -> None:
@@ -85,7 +85,7 @@ def test_f1_counts_exact_matches() -> None:
     assert span_f1([[]], [[]])["f1"] == 0
 
 
-def test_tag_ids_of_a_padded_batch() -> None:
+def test_tag_ids_are_padded_and_unseen_labels_are_outside() -> None:
     tags = all_tags({"B", "A"}, "bioes")
     assert tags == ["O", "B-A", "I-A", "E-A", "S-A", "B-B", "I-B", "E-B", "S-B"]
     assert all_tags({"B", "A"}, "iob2") == ["O", "B-A", "I-A", "B-B", "I-B"]

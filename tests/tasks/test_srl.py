@@ -1,4 +1,4 @@
-"""SRL. Oracles: frames and scores by hand, enumeration of tag paths, single examples."""
+"""SRL. Oracles: frames and scores by hand, enumeration of tag sequences, batches of one."""
 
 import itertools
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from rich.text import Text
 
 from elmore.errors import InputError
 from elmore.tasks import get_task, load_task, read_task_config, train_task
@@ -27,12 +28,12 @@ SMALL = (
     "training.epochs=12",
 )
 
-GIVE = """\
+CONLL = """\
 #begin document (bc/news/0001); part 000
 bc/news/0001  0  0  She     PRP  (TOP(S(NP*)  -     -   -  Ann  *  (ARG0*)  *          (7)
 bc/news/0001  0  1  gave    VBD  (VP*         give  01  1  Ann  *  (V*      *          -
 bc/news/0001  0  2  up      RP   *            -     -   -  Ann  *  *)       *          -
-bc/news/0001  0  3  the     DT   (NP*         -     -   -  Ann  *  (ARG1*   (R-ARG0*   (8
+bc/news/0001  0  3  the     DT   (NP*         -     -   -  Ann  *  (ARG1*   (R-ARG0*)  (8
 bc/news/0001  0  4  ruling  VBG  *            rule  01  -  Ann  *  *        (V*)       -
 bc/news/0001  0  5  house   NN   *)           -     -   -  Ann  *  *)       (C-ARG1*)  8)
 
@@ -59,14 +60,8 @@ def write(path: Path, text: str, old: str = "", new: str = "") -> Path:
     return path
 
 
-@pytest.fixture
-def good(tmp_path: Path) -> str:
-    """The text above with matching brackets."""
-    return GIVE.replace("(R-ARG0*   ", "(R-ARG0*)  ")
-
-
-def test_reads_frames_from_columns(tmp_path: Path, good: str) -> None:
-    first, second, third = read_frames(write(tmp_path / "a.conll", good))
+def test_reads_frames_from_columns(tmp_path: Path) -> None:
+    first, second, third = read_frames(write(tmp_path / "a.conll", CONLL))
     assert [first, third] == FRAMES
     assert second.tokens == first.tokens
     assert second.predicate == 4
@@ -77,17 +72,17 @@ def test_reads_frames_from_columns(tmp_path: Path, good: str) -> None:
     ]
 
 
-def test_tabs_and_missing_document_lines_change_nothing(tmp_path: Path, good: str) -> None:
-    frames = read_frames(write(tmp_path / "a.conll", good))
-    lines = ["\t".join(line.split()) if line[:2] == "bc" else line for line in good.splitlines()]
+def test_tabs_and_document_lines_are_optional(tmp_path: Path) -> None:
+    frames = read_frames(write(tmp_path / "a.conll", CONLL))
+    lines = ["\t".join(line.split()) if line[:2] == "bc" else line for line in CONLL.splitlines()]
     rows = [line for line in lines if not line.startswith("#")]
-    rows.insert(-1, "")  # the document lines separated these sentences
-    for kind in (lines, rows, lines[:-1]):
-        assert read_frames(write(tmp_path / "b.conll", "\n".join(kind))) == frames
+    rows.insert(-1, "")  # these sentences were separated by document lines only
+    for variant in (lines, rows, lines[:-1]):
+        assert read_frames(write(tmp_path / "b.conll", "\n".join(variant))) == frames
 
 
-def test_documents_keep_names_and_line_numbers(tmp_path: Path, good: str) -> None:
-    first, second = read_documents(write(tmp_path / "a.conll", good))
+def test_documents_keep_names_and_line_numbers(tmp_path: Path) -> None:
+    first, second = read_documents(write(tmp_path / "a.conll", CONLL))
     assert (first.name, second.name) == ("(bc/news/0001); part 000", "(bc/news/0001); part 001")
     numbers = [[row.number for row in rows] for d in (first, second) for rows in d.sentences]
     assert numbers == [[2, 3, 4, 5, 6, 7], [9], [13]]
@@ -108,11 +103,9 @@ def test_documents_keep_names_and_line_numbers(tmp_path: Path, good: str) -> Non
         ("Yes     UH", "Yes", "line 9: expected at least 12 columns of CoNLL-2012, .* got 11"),
     ],
 )
-def test_errors_name_line_and_column(
-    tmp_path: Path, good: str, old: str, new: str, message: str
-) -> None:
+def test_errors_name_line_and_column(tmp_path: Path, old: str, new: str, message: str) -> None:
     with pytest.raises(InputError, match=rf"a\.conll, {message}"):
-        read_frames(write(tmp_path / "a.conll", good, old, new))
+        read_frames(write(tmp_path / "a.conll", CONLL, old, new))
 
 
 @pytest.mark.parametrize(("part", "frames"), [("train", 40_429), ("dev", 4_963), ("test", 4_795)])
@@ -120,8 +113,8 @@ def test_web_treebank_has_the_published_counts(tasks: Path, part: str, frames: i
     assert len(read_frames(tasks / "srl" / f"ewt.{part}.conll.xz")) == frames
 
 
-def test_long_sentences_are_excluded_from_training(tmp_path: Path, good: str) -> None:
-    path = write(tmp_path / "a.conll", good)
+def test_long_sentences_are_excluded_from_training(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.conll", CONLL)
     config = read_task_config("srl", changes=["labeler.max_length=5"])
     assert len(Srl().read(path, config)) == 3
     assert len(Srl().read(path, config, training=True)) == 1
@@ -170,13 +163,7 @@ V = S("V", 1, 2)
             2,
             1,
         ),
-        (
-            [V, S("C-A", 2, 3)],
-            [V, S("A", 2, 3)],
-            1,
-            1,
-            1,
-        ),  # nothing to continue
+        ([V, S("C-A", 2, 3)], [V, S("A", 2, 3)], 1, 1, 1),  # nothing to continue
         ([V, S("C-V", 3, 4)], [V, S("C-V", 2, 4)], 0, 0, 0),
         (
             [S("A", 0, 1), V, S("A", 2, 3), S("C-A", 4, 5)],
@@ -192,7 +179,7 @@ def test_scores_follow_the_conll_2005_scorer(
 ) -> None:
     """Oracle: the rules of srl-eval.pl, applied by hand.
 
-    A second example with 3 correct of 5 predicted and 4 gold arguments avoids division by zero.
+    A second example, with 3 correct of 5 predicted and 4 gold arguments, avoids division by zero.
     """
     four = [V, *(S("ARGM", n, n + 1) for n in range(2, 6))]
     five = [V, *four[1:4], S("ARGM", 6, 7), S("ARGM", 7, 8)]
@@ -210,14 +197,14 @@ THEMES = ("a book", "the red car", "him")
 
 def cells(*parts: tuple[str, str]) -> list[tuple[str, str]]:
     """[("ARG1", "a book")] -> a (ARG1*, book *)."""
-    predicted = []
+    rows = []
     for label, text in parts:
         words = text.split()
         for n, word in enumerate(words):
             start = f"({label}" if label and n == 0 else ""
             end = ")" if label and n == len(words) - 1 else ""
-            predicted.append((word, f"{start}*{end}"))
-    return predicted
+            rows.append((word, f"{start}*{end}"))
+    return rows
 
 
 def sentence(*frames: list[tuple[str, str]]) -> str:
@@ -232,7 +219,7 @@ def sentence(*frames: list[tuple[str, str]]) -> str:
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two predicates per sentence, so that roles depend on which one is marked."""
+    """Two predicates per sentence, so that roles depend on the predicate."""
     text = "#begin document (d); part 000\n"
     for a, b, theme in itertools.product(AGENTS, AGENTS[:3], THEMES):
         says = cells(("ARG0", a), ("V", "says"), ("ARG1", f"{b} took {theme}"), ("", "."))
@@ -259,7 +246,9 @@ def test_learns_roles(corpus: Path, baseline: tuple[Path, dict[str, Any]]) -> No
     assert load_task(folder, device="cpu").evaluate(corpus) == summary["scores"]["test"]
 
 
-def test_roles_are_those_of_the_marked_predicate(baseline: tuple[Path, dict[str, Any]]) -> None:
+def test_predicted_roles_belong_to_the_predicate_in_brackets(
+    baseline: tuple[Path, dict[str, Any]],
+) -> None:
     trained = load_task(baseline[0], device="cpu")
     lines = ["Ann [says] Bob took a book .", "Ann says Bob [took] a book ."]
     examples = [trained.task.parse(line, str.split) for line in lines]
@@ -281,22 +270,24 @@ def test_learns_roles_with_elmo(corpus: Path, tmp_path: Path, model: Path) -> No
     assert predicted == pytest.approx(summary["scores"]["dev"], abs=0.01)
 
 
-def test_batch_equals_single_examples(corpus: Path, baseline: tuple[Path, dict[str, Any]]) -> None:
+def test_batch_equals_separate_examples(
+    corpus: Path, baseline: tuple[Path, dict[str, Any]]
+) -> None:
     task, _, labels, model, encode = load_task(baseline[0], device="cpu")
     examples = sorted(read_frames(corpus), key=lambda e: len(e.tokens))
     batch_examples = [examples[-1], examples[0], examples[30]]
     together = task.collate(batch_examples, encode, labels)
-    alone = [task.collate([example], encode, labels) for example in batch_examples]
+    separate = [task.collate([example], encode, labels) for example in batch_examples]
     with torch.no_grad():
-        losses = torch.stack([model(batch) for batch in alone])
+        losses = torch.stack([model(batch) for batch in separate])
         torch.testing.assert_close(model(together), losses.mean())
-        for row, batch in zip(model._scores(together), alone, strict=True):
+        for row, batch in zip(model._scores(together), separate, strict=True):
             [expected] = model._scores(batch)
             torch.testing.assert_close(row[: len(expected)], expected)
-    assert model.predict(together) == [p for batch in alone for p in model.predict(batch)]
+    assert model.predict(together) == [p for batch in separate for p in model.predict(batch)]
 
 
-def test_predicted_tags_are_the_best_valid_path(
+def test_predicted_tags_are_the_best_valid_sequence(
     baseline: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Oracle: enumeration of all tag sequences."""
@@ -322,7 +313,7 @@ def test_predicted_tags_are_the_best_valid_path(
         assert predicted["tags"] == [tags[tag] for tag in best]
 
 
-def test_parse_json_and_show() -> None:
+def test_input_line_json_and_terminal_output() -> None:
     task = get_task("srl")
     example = task.parse("She [gave] him a book .", str.split)
     assert example == SrlExample(["She", "gave", "him", "a", "book", "."], 1, [])
@@ -338,8 +329,6 @@ def test_parse_json_and_show() -> None:
         ],
         "tags": ["B-ARG0", "B-V", "B-ARG2", "B-ARG1", "I-ARG1", "O"],
     }
-    from rich.text import Text
-
     plain = Text.from_markup(task.show(example, roles)).plain
     assert plain == "[ARG0 She] [V gave] [ARG2 him] [ARG1 a book] ."
 
@@ -352,7 +341,7 @@ def test_parse_json_and_show() -> None:
         ("She [gave him] a book .", "expected one word in the brackets, found 2: gave him"),
     ],
 )
-def test_line_needs_one_marked_predicate(line: str, message: str) -> None:
+def test_input_line_needs_one_predicate_in_brackets(line: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         get_task("srl").parse(line, str.split)
 

@@ -1,12 +1,13 @@
 """The dict of tasks. Oracle: the folders under `src/elmore/tasks`."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import elmore.tasks
 from elmore.errors import InputError
-from elmore.tasks import TASKS, get_task
+from elmore.tasks import TASKS, get_task, read_task_config
 
 
 def test_every_task_folder_is_listed_under_its_name() -> None:
@@ -15,6 +16,7 @@ def test_every_task_folder_is_listed_under_its_name() -> None:
     assert [get_task(name).name for name in TASKS] == list(TASKS)
 
 
-def test_unknown_task_names_the_known_ones() -> None:
+@pytest.mark.parametrize("function", [get_task, read_task_config])
+def test_unknown_task_error_lists_the_known_tasks(function: Callable[[str], object]) -> None:
     with pytest.raises(InputError, match="unknown task 'nerr'; expected one of coref, entailment"):
-        get_task("nerr")
+        function("nerr")

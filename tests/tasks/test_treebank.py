@@ -1,4 +1,4 @@
-"""Treebank tokens. Oracle: raw and tokenized forms of the same sentences."""
+"""Penn Treebank tokens. Oracle: sentences tokenized by hand."""
 
 import pytest
 
@@ -35,5 +35,5 @@ def test_whitespace_tokens_are_kept() -> None:
     ("token", "expected"),
     [("-LRB-", "("), ("''", '"'), ("1\\/2", "1/2"), ("\\*\\*", "**"), ("-", "-"), ("'s", "'s")],
 )
-def test_escapes(token: str, expected: str) -> None:
+def test_treebank_escapes_are_decoded(token: str, expected: str) -> None:
     assert unescape(token) == expected

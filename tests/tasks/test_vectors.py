@@ -1,4 +1,4 @@
-"""Word vectors. Oracle: the vectors that were written, in every format."""
+"""Readers of word vectors. Oracle: the vectors written to each file."""
 
 import gzip
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_max_words_keeps_the_first_words(files: dict[str, Path]) -> None:
         ("d.bin", b"no header", "expected the number of words and dimensions"),
         ("e.bin", b"2 2\nthe " + VECTORS[0].tobytes(), "ends within a word"),
         ("f.bin", b"1 2\nthe \0\0", "ends after 0 of 1 words"),
-        ("g.npz", b"no archive", "expected the arrays `words` and `vec`"),
+        ("g.npz", b"not an archive", "expected the arrays `words` and `vec`"),
     ],
 )
 def test_damaged_files_are_rejected(
@@ -69,12 +69,12 @@ def test_damaged_files_are_rejected(
         read_word_vectors(tmp_path / name)
 
 
-def test_words_and_vectors_must_match(tmp_path: Path) -> None:
+def test_different_numbers_of_words_and_vectors_are_rejected(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", words=np.array("a\nb"), vec=VECTORS)
     with pytest.raises(InputError, match="got 2 words and vectors of shape"):
         read_word_vectors(tmp_path / "x.npz")
 
 
-def test_words_with_spaces(tmp_path: Path) -> None:
+def test_words_may_contain_spaces(tmp_path: Path) -> None:
     (tmp_path / "v.txt").write_text("the 1 2\nNew York 3 4\n. . . 5 6\n")
     assert read_word_vectors(tmp_path / "v.txt").words == ["the", "New York", ". . ."]

@@ -1,4 +1,4 @@
-"""Word representations. Oracles: lookups by hand; Eq. (1) in numpy."""
+"""Word representations. Oracles: expected rows by hand; Eq. (1) of the ELMo paper in NumPy."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def test_rare_numbers_of_the_same_shape_share_a_row() -> None:
     assert index.new == ["1996", "0:00"]  # "x0" and "once" occur only once
     assert index.row("1:23") == index.row("7:45") == index.row("0:00") != UNKNOWN
     assert index.row("1996") not in (UNKNOWN, index.row("1:23"))
-    assert index.row("42") == index.row("00") != UNKNOWN  # which has a vector
+    assert index.row("42") == index.row("00") != UNKNOWN  # "00" has a pretrained vector
     assert index.row("1847") == index.row("x9") == index.row("once") == UNKNOWN
 
 
@@ -43,7 +43,7 @@ def test_frequent_numbers_have_their_own_row() -> None:
 
 
 @pytest.mark.parametrize("train", [False, True])
-def test_pretrained_vectors_are_trained_only_if_enabled_and_seen(train: bool) -> None:
+def test_pretrained_vectors_are_trained_only_if_enabled_and_in_the_text(train: bool) -> None:
     index = WordIndex.from_sentences(
         [["fails", "fails", "Paris", "THE"]], KNOWN.words, min_count=2, train=train
     )
@@ -60,9 +60,10 @@ def test_pretrained_vectors_are_trained_only_if_enabled_and_seen(train: bool) ->
     assert "known" not in words.table.state_dict()
 
 
-def test_table_without_frozen_vectors() -> None:
-    table = WordTable(torch.randn(4, 5), torch.zeros(0, 5))
-    assert table(torch.tensor([[0, 3]])).shape == (1, 2, 5)
+def test_table_works_without_frozen_vectors() -> None:
+    vectors = torch.randn(4, 5)
+    table = WordTable(vectors, torch.zeros(0, 5))
+    assert torch.equal(table(torch.tensor([[0, 3]]))[0], vectors[[0, 3]])
 
 
 def build(embedder: Embedder | None, **elmo: object) -> tuple[Words, WordEncoder]:
@@ -85,7 +86,9 @@ def build(embedder: Embedder | None, **elmo: object) -> tuple[Words, WordEncoder
     ("place", "widths"),
     [("none", (6, 0)), ("input", (38, 0)), ("output", (6, 32)), ("both", (38, 32))],
 )
-def test_elmo_at_input_and_output(model: Path, place, widths: tuple[int, int]) -> None:
+def test_elmo_is_concatenated_at_the_configured_places(
+    model: Path, place, widths: tuple[int, int]
+) -> None:
     words, encode = build(load(model, device="cpu") if place != "none" else None, place=place)
     at_input, at_output = words(encode(SENTENCES))
     assert (words.in_dim, words.out_dim) == widths
@@ -123,22 +126,24 @@ def test_encoding_does_not_depend_on_the_batch() -> None:
     words, encode = build(None, place="none")
     together, _ = words(encode(SENTENCES))
     for i, sentence in enumerate(SENTENCES):
-        alone, _ = words(encode([sentence]))
-        torch.testing.assert_close(together[i, : max(1, len(sentence))], alone[0])
+        separate, _ = words(encode([sentence]))
+        torch.testing.assert_close(together[i, : max(1, len(sentence))], separate[0])
 
 
 @pytest.mark.parametrize("max_cached", [0, 2, 100])
-def test_cache_changes_nothing(monkeypatch: pytest.MonkeyPatch, max_cached: int) -> None:
+def test_cache_does_not_change_the_encoding(
+    monkeypatch: pytest.MonkeyPatch, max_cached: int
+) -> None:
     """Oracle: an encoder with an empty cache."""
     monkeypatch.setattr("elmore.tasks.words._MAX_CACHED", max_cached)
     _, encode = build(None, place="none")
     a, b, c = [["the", "Cat"], ["new"], []], [["new"], ["the", "dog"], ["new"]], [["Cat"] * 5]
     for sentences in (a, b, a, c, b):
         _, fresh = build(None, place="none")
-        ours, theirs = encode(sentences), fresh(sentences)
+        actual, expected = encode(sentences), fresh(sentences)
         for name in ("ids", "mask", "lengths", "characters"):
-            assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
+            assert torch.equal(getattr(actual, name), getattr(expected, name)), name
         distinct = len({tuple(words) for words in sentences})
         assert len(encode._sentences) <= max(max_cached, distinct)
-        if not max_cached:  # the cache holds the spellings of one batch
+        if not max_cached:  # only the words of the current batch are cached
             assert len(encode._spellings) == 1 + len({w for words in sentences for w in words})

@@ -1,4 +1,4 @@
-"""Optimizers. Oracles: the update rules of weight decay and Adadelta; the norm in numpy."""
+"""Optimizers. Oracles: the update rules of weight decay and Adadelta; the norm by hand."""
 
 import numpy as np
 import pytest
