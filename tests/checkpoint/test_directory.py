@@ -1,4 +1,4 @@
-"""Oracles: the model before it was saved; the safetensors library."""
+"""Model directories. Oracles: the model before it was saved; the safetensors library."""
 
 import json
 import weakref
@@ -59,7 +59,7 @@ def test_loaded_config_equals_the_saved_one(tmp_path: Path) -> None:
     assert read_directory(tmp_path / "m").config == config
 
 
-def test_float16_halves_the_file_and_is_loaded_as_float32(
+def test_float16_file_has_half_the_size_and_is_loaded_as_float32(
     bilm: BiLM, directory: Path, tmp_path: Path
 ) -> None:
     write_directory(bilm, tmp_path / "half", dtype="float16")
@@ -94,8 +94,8 @@ def test_mismatched_weights_are_rejected(directory: Path, edit, message: str) ->
 
 @pytest.mark.parametrize("keep", [0, 7, 1000])
 def test_truncated_file_is_rejected(directory: Path, keep: int) -> None:
-    whole = (directory / "model.safetensors").read_bytes()
-    (directory / "model.safetensors").write_bytes(whole[:keep])
+    intact = (directory / "model.safetensors").read_bytes()
+    (directory / "model.safetensors").write_bytes(intact[:keep])
     with pytest.raises(InputError, match="not a complete safetensors file"):
         read_directory(directory)
 
@@ -151,12 +151,7 @@ def test_failed_save_keeps_the_previous_model(
     assert [p.name for p in directory.parent.iterdir()] == ["model"]
 
 
-def test_a_directory_with_a_model_is_not_written_to(bilm: BiLM, directory: Path) -> None:
-    with pytest.raises(InputError, match=r"config.json exists already"):
-        write_directory(bilm, directory)
-
-
-def test_weights_are_split_into_several_files(bilm: BiLM, tmp_path: Path) -> None:
+def test_weights_are_sharded(bilm: BiLM, tmp_path: Path) -> None:
     write_directory(bilm, tmp_path / "m", max_file_bytes=4_000)
     files = sorted(path.name for path in (tmp_path / "m").glob("*.safetensors"))
     assert len(files) > 1
@@ -164,7 +159,7 @@ def test_weights_are_split_into_several_files(bilm: BiLM, tmp_path: Path) -> Non
         f"model-{i:05}-of-{len(files):05}.safetensors" for i in range(1, len(files) + 1)
     ]
     shards = [load_file(tmp_path / "m" / name) for name in files]
-    # Only a single tensor may exceed the limit.
+    # Only a shard with a single tensor may exceed the limit.
     assert all(len(s) == 1 or sum(t.nbytes for t in s.values()) <= 4_000 for s in shards)
     assert torch.equal(read_directory(tmp_path / "m")(*BATCH).layers, bilm(*BATCH).layers)
     (tmp_path / "m" / files[0]).unlink()
@@ -176,7 +171,7 @@ def test_int8_softmax_is_restored_within_the_rounding_error(bilm: BiLM, tmp_path
     vocabulary = Vocabulary(["<S>", "</S>", "<UNK>", "bank", "river"])
     softmax = Softmax(dim=bilm.config.dim, vocab_size=5)
     with torch.no_grad():
-        softmax.weight[3] *= 100  # each row has a scale of its own
+        softmax.weight[3] *= 100  # rows have separate scales
         softmax.weight[4] = 0
         softmax.bias.copy_(torch.arange(5.0))
     write_directory(
@@ -186,13 +181,13 @@ def test_int8_softmax_is_restored_within_the_rounding_error(bilm: BiLM, tmp_path
     assert stored["weight"].dtype == torch.int8
     loaded = read_softmax(tmp_path / "m", vocabulary, bilm.config.dim)
     largest = softmax.weight.abs().amax(dim=1)
-    # The rounding error is up to half a scale, which is largest / 127.
+    # The rounding error is at most half of the row's scale, which is largest / 127.
     assert torch.all((loaded.weight - softmax.weight).abs().amax(dim=1) <= largest / 253)
     assert torch.equal(loaded.bias, softmax.bias)
 
 
 def test_build_keeps_no_reference_to_its_input(bilm: BiLM) -> None:
-    """Oracle: weak references to the tensors that were yielded before."""
+    """Oracle: weak references to the tensors yielded so far."""
     yielded: list[weakref.ref[torch.Tensor]] = []
 
     def weights() -> Iterator[tuple[str, torch.Tensor]]:

@@ -1,4 +1,4 @@
-"""Oracles: vectors published with the released code; a biLM in NumPy; files before a round trip."""
+"""HDF5 weights. Oracles: vectors published with the released code; a biLM in NumPy; round trips."""
 
 import json
 from pathlib import Path
@@ -26,10 +26,10 @@ def read_documents(folder: Path) -> list[list[list[str]]]:
 
 
 @torch.no_grad()
-def test_batches_of_three_documents_equal_the_published_vectors(published: Path) -> None:
+def test_batches_with_carried_state_equal_the_published_vectors(published: Path) -> None:
     bilm = read_hdf5(published / "lm_weights.hdf5", published / "options.json")
     documents = read_documents(published)
-    state = None  # the released code carries the state over to the next batch
+    state = None  # the released code carries the LSTM state over to the next batch
     for i in range(10):
         batch = [document[i] for document in documents]
         layers, state = bilm(*encode_sentences(batch), state)
@@ -41,7 +41,7 @@ def test_batches_of_three_documents_equal_the_published_vectors(published: Path)
 
 
 @pytest.mark.parametrize("document", range(3))
-def test_embedding_with_carried_state_equals_the_published_vectors(
+def test_embed_with_carried_state_equals_the_published_vectors(
     published: Path, document: int
 ) -> None:
     elmo = load(published / "lm_weights.hdf5", device="cpu")
@@ -54,7 +54,7 @@ def test_embedding_with_carried_state_equals_the_published_vectors(
 
 def test_word_vectors_equal_the_published_ones(published: Path) -> None:
     if not (published / "elmo_token_embeddings.hdf5").exists():
-        pytest.skip("this fixture has no token vectors")
+        pytest.skip("this fixture has no word vectors")
     elmo = load(published / "lm_weights.hdf5", device="cpu")
     words = (published / "vocab_test.txt").read_text().split("\n")
     with h5py.File(published / "elmo_token_embeddings.hdf5") as file:
@@ -63,8 +63,10 @@ def test_word_vectors_equal_the_published_ones(published: Path) -> None:
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_written_files_give_the_same_vectors_in_numpy(name: str, tmp_path: Path) -> None:
-    """The biLM in NumPy reads HDF5 datasets and shares no code with `BiLM`."""
+def test_written_files_equal_the_released_ones_for_a_bilm_in_numpy(
+    name: str, tmp_path: Path
+) -> None:
+    """Oracle: a biLM in NumPy that reads the HDF5 datasets and shares no code with `BiLM`."""
     release = write_release(tmp_path / "theirs", VARIANTS[name])
     bilm = read_hdf5(release.weights_file, release.options_file)
     write_hdf5(bilm, tmp_path / "ours.hdf5", tmp_path / "ours.json")
@@ -126,7 +128,7 @@ def test_default_config_has_the_size_of_the_released_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("change", "message"),
     [
         (drop("lstm", "dim"), "the key 'dim' is missing"),
         (drop("char_cnn", "filters"), "the key 'filters' is missing"),
@@ -141,8 +143,8 @@ def test_default_config_has_the_size_of_the_released_model() -> None:
         (drop("char_cnn"), "the weights have no dataset 'embedding'"),
     ],
 )
-def test_mismatched_options_are_rejected(tmp_path: Path, damage, message: str) -> None:
-    release = write_release(tmp_path, Variant(edit_options=damage))
+def test_invalid_or_mismatched_options_are_rejected(tmp_path: Path, change, message: str) -> None:
+    release = write_release(tmp_path, Variant(edit_options=change))
     with pytest.raises(InputError, match=message):
         read_hdf5(release.weights_file, release.options_file)
 
@@ -156,8 +158,8 @@ def test_file_that_is_not_hdf5_is_rejected(tmp_path: Path) -> None:
 
 def test_truncated_hdf5_file_is_rejected(tmp_path: Path) -> None:
     release = write_release(tmp_path, VARIANTS["usual"])
-    whole = release.weights_file.read_bytes()
-    release.weights_file.write_bytes(whole[: len(whole) // 2])
+    intact = release.weights_file.read_bytes()
+    release.weights_file.write_bytes(intact[: len(intact) // 2])
     with pytest.raises(InputError, match="is not a readable HDF5 file"):
         read_hdf5(release.weights_file, release.options_file)
 

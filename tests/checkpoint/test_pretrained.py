@@ -1,4 +1,4 @@
-"""Oracle: the same model loaded from explicit paths."""
+"""Finding and loading models. Oracle: the same model loaded from explicit paths."""
 
 import shutil
 import tarfile
@@ -42,7 +42,9 @@ def test_files_directories_and_archives_load_the_same_model(
         np.testing.assert_array_equal(vectors(model), expected, err_msg=str(model))
 
 
-def test_options_with_the_prefix_of_the_weights_are_used(release: Release, tmp_path: Path) -> None:
+def test_options_file_with_the_prefix_of_the_weights_is_used(
+    release: Release, tmp_path: Path
+) -> None:
     shutil.copy(release.weights_file, tmp_path / "elmo_weights.hdf5")
     shutil.copy(release.options_file, tmp_path / "elmo_options.json")
     assert vectors(tmp_path / "elmo_weights.hdf5").shape == (3, 5, 12)
@@ -97,7 +99,7 @@ def test_included_models_are_found_by_name(
 
 def test_invalid_models_are_rejected(release: Release, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    (tmp_path / "bad.zip").write_text("no archive")
+    (tmp_path / "bad.zip").write_text("not an archive")
     with pytest.raises(InputError, match="no such model"):
         load(tmp_path / "nothing")
     with pytest.raises(InputError, match="contains no model"):
@@ -105,8 +107,8 @@ def test_invalid_models_are_rejected(release: Release, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a readable archive"):
         load(tmp_path / "bad.zip")
     damaged = Path(shutil.make_archive(str(tmp_path / "a"), "zip", release.weights_file.parent))
-    whole = damaged.read_bytes()
-    damaged.write_bytes(whole[:500] + b"garbage" * 50 + whole[850:])
+    intact = damaged.read_bytes()
+    damaged.write_bytes(intact[:500] + b"garbage" * 50 + intact[850:])
     with pytest.raises(InputError, match="is not a readable archive"):
         load(damaged)
     escaping = tmp_path / "escape.tar"

@@ -1,4 +1,4 @@
-"""Run commands in this process, and check their exit codes and messages."""
+"""Run commands in the test process, and check exit codes and messages."""
 
 import signal
 import sys
@@ -17,7 +17,7 @@ class Result:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Run a command in this process."""
+    """A function that runs a command in the test process."""
 
     def run(*args: object) -> Result:
         monkeypatch.setattr(sys, "argv", ["elmore", *map(str, args)])

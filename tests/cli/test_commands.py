@@ -1,4 +1,4 @@
-"""Commands end to end, with valid and invalid input. Oracle: the Python API."""
+"""Commands, end to end, with valid and invalid input. Oracle: the Python API."""
 
 import gzip
 import json
@@ -143,11 +143,17 @@ def test_embed_rejects_a_missing_text_file(run, folder: Path) -> None:
     assert_rejected(run("embed", "model", "-m", "model", "-o", "v.parquet"), "model is a directory")
 
 
-@pytest.mark.parametrize("args", [(), ("embed",), ("embed", "t", "--output"), ("emed",)])
+@pytest.mark.parametrize("args", [("embed",), ("embed", "t", "--output"), ("emed",)])
 def test_invalid_usage_exits_with_code_2(run, args: tuple) -> None:
     result = run(*args)
-    assert result.code == (2 if args else 0)  # without a command, the help is shown
+    assert result.code == 2
     assert "Traceback" not in result.err
+
+
+def test_help_is_printed_without_a_command(run) -> None:
+    result = run()
+    assert result.code == 0
+    assert "Usage: elmore" in result.out
 
 
 @pytest.mark.parametrize("name", ["v.parquet", "v.arrow", "v.h5", "v.npz"])
@@ -170,7 +176,7 @@ def test_full_disk_leaves_no_partial_files(folder: Path, name: str) -> None:
     assert not list(Path().rglob("*.tmp"))
 
 
-# Writes every sentence at once and waits before each batch, so that a signal comes in time.
+# Writes every sentence immediately and sleeps before each batch, so that the signal comes in time.
 SLOW = """
 import signal
 import time
@@ -178,7 +184,7 @@ from elmore.cli import main
 from elmore.inference.batches import SentenceRunner
 from elmore.vectors import parts
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # which background jobs ignore
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
 parts.BATCH_BYTES = 1
 run = SentenceRunner._run
 
@@ -191,8 +197,8 @@ main()
 """
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_resumed_embed_equals_an_uninterrupted_run(folder: Path, sign: signal.Signals) -> None:
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_resumed_embed_equals_an_uninterrupted_run(folder: Path, signum: signal.Signals) -> None:
     count = 2000
     lines = [f"sentence number {i} has some words ." for i in range(count)]
     Path("long.txt").write_text("\n".join(lines))
@@ -205,17 +211,19 @@ def test_resumed_embed_equals_an_uninterrupted_run(folder: Path, sign: signal.Si
         part.stat().st_size > 10_000 for part in parts.glob("*.arrow")
     ):
         time.sleep(0.01)
-    process.send_signal(sign)
+    process.send_signal(signum)
     _, err = process.communicate()
-    assert process.returncode == (-9 if sign == signal.SIGKILL else 130)
+    assert process.returncode == (-9 if signum == signal.SIGKILL else 130)
     assert b"Traceback" not in err
-    assert (b"--resume" in err) == (sign != signal.SIGKILL)
+    assert (b"--resume" in err) == (signum != signal.SIGKILL)
     assert not Path("v.parquet").exists()
     assert list(parts.glob("*.arrow"))
 
-    again = subprocess.run([*embed, "-o", "v.parquet"], capture_output=True, text=True, check=False)
-    assert again.returncode == 2
-    assert "Use the resume option" in again.stderr
+    rejected = subprocess.run(
+        [*embed, "-o", "v.parquet"], capture_output=True, text=True, check=False
+    )
+    assert rejected.returncode == 2
+    assert "Use the resume option" in rejected.stderr
     done = subprocess.run(
         [*embed, "-o", "v.parquet", "--resume", "--json"], capture_output=True, check=True
     )
@@ -248,7 +256,7 @@ def test_convert_rejects_invalid_input_and_keeps_existing_files(run, folder: Pat
     Path("options.json").write_text("precious")
     assert_rejected(run("convert", "model", "-o", "weights.hdf5"), "options.json exists already")
     assert_rejected(run("convert", "model", "-o", "model"), "model exists already")
-    Path("not.hdf5").write_text("no")
+    Path("not.hdf5").write_text("not HDF5")
     assert_rejected(
         run("convert", "not.hdf5", "options.json", "-o", "x"), "options.json is not JSON"
     )
@@ -256,7 +264,7 @@ def test_convert_rejects_invalid_input_and_keeps_existing_files(run, folder: Pat
     assert Path("options.json").read_text() == "precious"
 
 
-def test_info_describes_a_model(run, folder: Path) -> None:
+def test_info_describes_the_given_model(run, folder: Path) -> None:
     facts = json.loads(run("info", "model", "--json").out)
     assert facts["parameters"] == sum(p.numel() for p in elmore.load("model").bilm.parameters())
     assert facts["provenance"] == {"made": "up"}

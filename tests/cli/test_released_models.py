@@ -1,4 +1,4 @@
-"""Oracle: stored vectors of bilm-tf. One row of its batches is one text with carried state."""
+"""Conversion of released weights. Oracle: golden vectors computed by bilm-tf."""
 
 from pathlib import Path
 
@@ -9,7 +9,8 @@ import pytest
 from tests.golden.models import BATCHES, SENTENCES
 from tests.golden.test_released_programs import read
 
-ROW = [SENTENCES.index(batch[0]) for batch in BATCHES]  # tokens without spaces
+# The first row of bilm-tf's batches is one text with carried state. Its tokens have no spaces.
+ROW = [SENTENCES.index(batch[0]) for batch in BATCHES]
 
 
 @pytest.mark.parametrize("model", ["usual", "word input"])
@@ -24,11 +25,11 @@ def test_converted_released_files_give_the_vectors_of_bilm_tf(
     assert run("convert", "folder", "-o", "back/weights.hdf5").code == 0
     lines = [" ".join(SENTENCES[i]) for i in ROW]
     Path("text.txt").write_text("\n".join(lines), encoding="utf-8")
-    for n, path in enumerate([weights, "folder", "back/weights.hdf5"]):
+    for n, model_path in enumerate([weights, "folder", "back/weights.hdf5"]):
         for state, expected in (([], golden.fresh), (["--carry-state"], golden.carried)):
             output = Path(f"{n}{len(state)}.h5")
             result = run(
-                "embed", "text.txt", "-m", path, "-o", output, "--tokenizer", "whitespace",
+                "embed", "text.txt", "-m", model_path, "-o", output, "--tokenizer", "whitespace",
                 "--device", "cpu", *state,
             )  # fmt: skip
             assert result.code == 0, result.err

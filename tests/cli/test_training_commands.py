@@ -1,4 +1,4 @@
-"""The commands pretrain, perplexity and finetune end to end. Oracle: known counts of tokens."""
+"""The commands pretrain, perplexity and finetune, end to end. Oracle: known token counts."""
 
 import json
 from pathlib import Path
@@ -50,12 +50,12 @@ def test_pretrain_perplexity_finetune_and_convert(run, text: Path) -> None:
     assert json.loads(again.out)["text"] == ["a.txt", "b.txt"]
 
 
-def test_invalid_requests_are_rejected(run, text: Path) -> None:
+def test_invalid_commands_are_rejected(run, text: Path) -> None:
     Path("empty.txt").touch()
     Path("binary.txt").write_bytes(b"\xff\xfe\n")
     Path("long.txt").write_bytes(b"word " * 1_000_000)
-    Path("there").mkdir()
-    Path("there/file").touch()
+    Path("existing").mkdir()
+    Path("existing/file").touch()
     tiny = ("--size", "tiny", *COMMON)
     assert_rejected(run("pretrain", "-o", "x", *tiny), "expected text files")
     assert_rejected(run("pretrain", "none.txt", "-o", "x", *tiny), "none.txt: no such file")
@@ -64,7 +64,7 @@ def test_invalid_requests_are_rejected(run, text: Path) -> None:
     assert_rejected(
         run("pretrain", "long.txt", "-o", "x", *tiny), "line 1: more than 1,000,000 bytes"
     )
-    assert_rejected(run("pretrain", "a.txt", "-o", "there", *tiny), "there exists already")
+    assert_rejected(run("pretrain", "a.txt", "-o", "existing", *tiny), "existing exists already")
     assert_rejected(
         run("pretrain", "a.txt", "-o", "x", *tiny, "--set", "training.lrr=1"), "did you mean"
     )
@@ -77,17 +77,17 @@ def test_invalid_requests_are_rejected(run, text: Path) -> None:
         run("pretrain", "a.txt", "-o", "x", "--cache", "c", "--workers", "-1"), "at least 1"
     )
     assert_rejected(
-        run("finetune", "there", "a.txt", "-o", "x", "--set", "bilm.dim=3"),
+        run("finetune", "existing", "a.txt", "-o", "x", "--set", "bilm.dim=3"),
         "cannot change the sizes",
     )
-    assert_rejected(run("perplexity", "there", "a.txt"), "there contains no model")
-    assert_rejected(run("perplexity", "there"), "expected text files")
-    assert_rejected(run("finetune", "there", "-o", "x"), "expected text files")
-    assert_rejected(run("finetune", "there", "a.txt", "-o", "x"), "there contains no model")
+    assert_rejected(run("perplexity", "existing", "a.txt"), "existing contains no model")
+    assert_rejected(run("perplexity", "existing"), "expected text files")
+    assert_rejected(run("finetune", "existing", "-o", "x"), "expected text files")
+    assert_rejected(run("finetune", "existing", "a.txt", "-o", "x"), "existing contains no model")
     assert not Path("x").exists()
 
 
-def test_invalid_utf8_can_be_replaced(run, text: Path) -> None:
+def test_invalid_utf8_is_replaced_only_with_the_option(run, text: Path) -> None:
     Path("bad.txt").write_bytes(Path("a.txt").read_bytes() + b"The \xff cat.\n")
     command = ("pretrain", "bad.txt", "-o", "x", "--size", "tiny", *COMMON)
     assert_rejected(run(*command), "replace_invalid")

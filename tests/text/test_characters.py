@@ -1,4 +1,4 @@
-"""Oracle: the ids of the released code, computed in plain Python."""
+"""Character ids. Oracle: the ids of the released code, reimplemented in plain Python."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ WORDS = st.text(st.characters(), max_size=60)  # any code point, including lone 
 
 
 @given(st.lists(WORDS, max_size=8), st.sampled_from([3, 5, 10, 30, 50]))
-def test_ids_of_any_text_equal_the_reference(words: list[str], width: int) -> None:
+def test_ids_of_any_words_equal_the_released_code(words: list[str], width: int) -> None:
     expected = [[i + 1 for i in raw_ids(word, width)] for word in words]
     assert encode_words(words, width).tolist() == expected
 
@@ -30,7 +30,7 @@ def test_ids_are_in_range_and_not_padding(words: list[str]) -> None:
     assert ids.max() < NUM_CHARACTERS
 
 
-def test_published_example() -> None:
+def test_ids_of_a_one_letter_word() -> None:
     assert encode_words(["a"])[0, :5].tolist() == [259, 98, 260, 261, 261]
 
 
@@ -69,7 +69,7 @@ def test_sentences_get_boundary_tokens_and_zero_padding() -> None:
     assert (batch.ids[1, 2:] == 0).all()
 
 
-def test_no_sentences_give_an_empty_batch() -> None:
+def test_empty_list_of_sentences_gives_an_empty_batch() -> None:
     batch = encode_sentences([])
     assert batch.ids.shape == (0, 2, 50)
     assert batch.mask.shape == (0, 2)

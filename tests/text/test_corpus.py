@@ -1,4 +1,4 @@
-"""Oracle: the text tokenized and counted in plain Python."""
+"""Encoded corpora. Oracle: the text tokenized and counted in plain Python."""
 
 import lzma
 from collections import Counter
@@ -75,8 +75,8 @@ def test_same_text_is_encoded_once(text: Path, tmp_path: Path) -> None:
     assert encoded
     count = len(encoded)
     moved = text.rename(tmp_path / "renamed.xz")
-    again = encode_corpus([moved], cache, workers=1, watch=watch)
-    assert again.folder == first.folder
+    cached = encode_corpus([moved], cache, workers=1, watch=watch)
+    assert cached.folder == first.folder
     assert len(encoded) == count
     other = encode_corpus([moved], cache, TextConfig(sentences="lines"), workers=1)
     assert other.folder != first.folder
@@ -105,7 +105,7 @@ def test_leftovers_of_a_killed_run_are_removed(text: Path, tmp_path: Path) -> No
     assert {path.name for path in cache.iterdir()} == {name, f"{name}.lock"}
 
 
-def test_pretokenized_lines_are_kept(tmp_path: Path) -> None:
+def test_pretokenized_lines_are_not_split(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("He doesn't . Mr.\n\n  \nB\n")
     config = TextConfig(tokenizer="whitespace", sentences="lines")
     corpus = encode_corpus([tmp_path / "t.txt"], tmp_path / "c", config, workers=1)
@@ -123,7 +123,7 @@ def test_vocabulary_contains_the_most_frequent_words(text: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("width", [12, 50])
-def test_characters_equal_encode_words(text: Path, tmp_path: Path, width: int) -> None:
+def test_character_ids_equal_encode_words(text: Path, tmp_path: Path, width: int) -> None:
     corpus = encode_corpus([text], tmp_path / "c", workers=1)
     expected = encode_words(corpus.words(), width).numpy()
     for _ in range(2):  # writes the file, then reads it

@@ -1,4 +1,4 @@
-"""Oracles: the written lines, and Python's codecs."""
+"""Reading text files. Oracle: the written lines."""
 
 import bz2
 import gzip
@@ -73,7 +73,7 @@ def test_too_long_line_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_truncated_compressed_file_is_rejected(tmp_path: Path, name: str, compress) -> None:
-    whole = compress("".join(f"line {i}\n" for i in range(10_000)).encode())
-    (tmp_path / name).write_bytes(whole[: len(whole) // 2])
+    intact = compress("".join(f"line {i}\n" for i in range(10_000)).encode())
+    (tmp_path / name).write_bytes(intact[: len(intact) // 2])
     with pytest.raises(InputError, match=rf"{name}, after line \d+: damaged"):
         list(read_lines(tmp_path / name))

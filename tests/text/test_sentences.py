@@ -1,7 +1,4 @@
-"""Oracle: the definition of a group.
-
-Batches are tested in test_characters.py and test_vocabulary.py.
-"""
+"""Grouping sentences into padded batches. Oracle: the definition of a group."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,6 @@
-"""Oracles: sentences split by hand; the text, which may lose only whitespace."""
+"""Sentence splitting. Oracles: sentences split by hand; the text without whitespace."""
+
+import time
 
 import pytest
 from hypothesis import given
@@ -38,6 +40,8 @@ def test_only_whitespace_is_removed(text: str) -> None:
 
 
 def test_time_is_linear_in_the_length_of_a_word() -> None:
-    """Quadratic time would take seconds here, and hours for the longest lines."""
+    """An unbounded search for the word before each period would take quadratic time: minutes."""
     text = "x" * 400_000 + ". " + "Mr. A " * 50_000
+    start = time.process_time()
     assert len(split_sentences(text)) == 2
+    assert time.process_time() - start < 10

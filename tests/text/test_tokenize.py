@@ -1,4 +1,4 @@
-"""Oracles: sacremoses and spaCy on whole texts; the conventions of the 1 Billion Word Benchmark."""
+"""Tokenizers. Oracles: sacremoses; spaCy; the conventions of the 1 Billion Word Benchmark."""
 
 import sys
 import threading
@@ -48,14 +48,16 @@ def test_invalid_language_code_is_rejected(tokenizer, language: str) -> None:
         elmore.tokenize("a", tokenizer, language)
 
 
-def test_whitespace_only_splits_at_spaces() -> None:
+def test_whitespace_tokenizer_splits_only_at_whitespace() -> None:
     assert elmore.tokenize(" don 't\tstop ", "whitespace") == ["don", "'t", "stop"]
 
 
-PIECES = st.text(st.sampled_from("aAbsDe .,'`-019$%\"()&;:?!/[]|<>\u00e9\u4e2d\u00a0\u2019\u00aa"))
+PUNCTUATED_TEXT = st.text(
+    st.sampled_from("aAbsDe .,'`-019$%\"()&;:?!/[]|<>\u00e9\u4e2d\u00a0\u2019\u00aa")
+)
 
 
-@given(PIECES | st.text())
+@given(PUNCTUATED_TEXT | st.text())
 @example("Mr. smith vs. 3 No. 5 No. x e.g. it's 'quoted' end.")
 @settings(max_examples=500)
 def test_moses_equals_sacremoses(text: str) -> None:
@@ -109,7 +111,7 @@ def test_tokens_are_not_empty_and_contain_no_space(tokenizer: str, text: str) ->
 
 
 @given(st.text(st.characters(min_codepoint=33, max_codepoint=126)))
-def test_moses_only_adds_spaces(text: str) -> None:
+def test_moses_keeps_all_characters(text: str) -> None:
     assert "".join(elmore.tokenize(text)) == text
 
 
@@ -125,9 +127,9 @@ def test_spacy_splits_hyphens() -> None:
 
 
 @pytest.mark.parametrize("language", SPACY)
-@given(PIECES | st.text())
+@given(PUNCTUATED_TEXT | st.text())
 @settings(deadline=None)  # the first call loads the rules of the language
-def test_spacy_equals_spacy_without_space_tokens(language: str, text: str) -> None:
+def test_spacy_tokenizer_equals_spacy_without_whitespace_tokens(language: str, text: str) -> None:
     expected = [token.text for token in SPACY[language](text) if not token.is_space]
     assert elmore.tokenize(text, "spacy", language) == expected
 

@@ -1,4 +1,4 @@
-"""Oracle: ids by hand."""
+"""Word vocabularies. Oracle: ids by hand."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def test_input_ids_are_line_numbers_from_one() -> None:
     assert vocabulary.encode_words(["bank", "river", "<S>"]).tolist() == [5, 3, 1]
 
 
-def test_unknown_word_is_not_padding() -> None:
+def test_unknown_word_has_an_id_that_is_not_padding() -> None:
     batch = Vocabulary(WORDS).encode_sentences([["river", "bank"], ["the"]])
     assert batch.ids.tolist() == [[1, 3, 5, 2], [1, 4, 2, 0]]
     assert batch.mask.sum(dim=1).tolist() == [4, 3]

@@ -1,4 +1,4 @@
-"""Oracle: bilm-tf's packing in plain Python, given the same order of sentences."""
+"""Training windows. Oracle: bilm-tf's packing in plain Python, given the same sentence order."""
 
 from collections import Counter
 from pathlib import Path
@@ -82,7 +82,7 @@ def test_order_depends_on_the_seed_and_the_epoch(corpus: Corpus) -> None:
 
 
 @pytest.mark.parametrize("before", [0, 1, 13, 60])
-def test_windows_resume_from_a_state(corpus: Corpus, before: int) -> None:
+def test_windows_resume_from_a_saved_state(corpus: Corpus, before: int) -> None:
     sequence = windows(corpus)
     for _ in range(before):
         sequence.next()
@@ -92,10 +92,10 @@ def test_windows_resume_from_a_state(corpus: Corpus, before: int) -> None:
             assert torch.equal(a, b)
 
 
-def test_slices_of_rows_make_up_the_batch(corpus: Corpus) -> None:
-    whole, first, rest = windows(corpus), windows(corpus), windows(corpus)
+def test_slices_of_rows_concatenate_to_the_batch(corpus: Corpus) -> None:
+    full, first, rest = windows(corpus), windows(corpus), windows(corpus)
     for _ in range(10):
-        batch, a, b = whole.next(), first.next(slice(0, 1)), rest.next(slice(1, 3))
+        batch, a, b = full.next(), first.next(slice(0, 1)), rest.next(slice(1, 3))
         assert torch.equal(torch.cat([a.targets, b.targets], dim=1), batch.targets)
         assert (
             input_words(corpus, a)[0] + input_words(corpus, b)[0] == input_words(corpus, batch)[0]

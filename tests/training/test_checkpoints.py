@@ -1,4 +1,4 @@
-"""Checkpoints. Oracle: the tensors that were written."""
+"""Training checkpoints. Oracles: the tensors before writing; an optimizer that was not saved."""
 
 from pathlib import Path
 
@@ -19,15 +19,15 @@ from elmore.training.checkpoints import (
 TENSORS = {"a.x": torch.randn(3, 4), "a.y": torch.arange(5), "b": torch.tensor(2.5)}
 
 
-def test_round_trip(tmp_path: Path) -> None:
+def test_checkpoint_is_read_back(tmp_path: Path) -> None:
     path = write_checkpoint(tmp_path, 7, Checkpoint(TENSORS, {"step": 7}))
-    read = read_checkpoint(path)
-    assert read.facts == {"step": 7}
-    assert all(torch.equal(read.tensors[name], TENSORS[name]) for name in TENSORS)
-    assert set(read.part("a")) == {"x", "y"}
+    checkpoint = read_checkpoint(path)
+    assert checkpoint.facts == {"step": 7}
+    assert all(torch.equal(checkpoint.tensors[name], TENSORS[name]) for name in TENSORS)
+    assert set(checkpoint.part("a")) == {"x", "y"}
 
 
-def test_only_the_two_newest_are_kept(tmp_path: Path) -> None:
+def test_only_the_two_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     for step in (1, 20, 3000):
         write_checkpoint(tmp_path, step, Checkpoint(TENSORS, {}))
     assert [path.name for path in checkpoint_files(tmp_path)] == [

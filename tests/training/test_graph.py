@@ -1,4 +1,4 @@
-"""Oracle: the same steps without a graph."""
+"""Training steps captured as CUDA graphs. Oracle: the same steps without a graph."""
 
 import pytest
 import torch
@@ -22,22 +22,22 @@ V, B, T = 200, 4, 5
 
 @pytest.fixture(autouse=True)
 def _no_capture_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a GPU, test at least what goes into a graph and what comes out."""
+    """Without a GPU, call the function instead of a captured graph, to test inputs and outputs."""
     if DEVICE == "cpu":
         monkeypatch.setattr(CapturedFunction, "_capture", lambda captured, _: captured._run)
 
 
 def windows(count: int) -> list[LMBatch]:
-    draw = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     batches = []
     for n in range(count):
         size = (5, 7, 8, 12)[n % 4]  # padded to 8 and to 16
         batches.append(
             LMBatch(
                 encode_words([f"w{i}" for i in range(n, n + size)]),
-                torch.randint(size, (2, B, T), generator=draw),
-                torch.randint(V, (2, B, T), generator=draw),
-                torch.rand(2, B, T, generator=draw) < 0.8,
+                torch.randint(size, (2, B, T), generator=generator),
+                torch.randint(V, (2, B, T), generator=generator),
+                torch.rand(2, B, T, generator=generator) < 0.8,
             )
         )
     return batches
@@ -48,31 +48,31 @@ def train(graphed: bool) -> tuple[list[float], dict[str, Tensor]]:
     config = BiLMConfig(filters=((1, 8), (3, 24)), dim=16, cell_dim=32, dropout=0.0)
     lm = LanguageModel(BiLM(config), Softmax(dim=16, vocab_size=V)).to(DEVICE)
     optimizer = make_optimizer(lm, lr=0.01)
-    draw = torch.Generator(DEVICE).manual_seed(0)
+    generator = torch.Generator(DEVICE).manual_seed(0)
 
     def step(batch: LMBatch, state: BiLMState) -> tuple[tuple[Tensor, ...], BiLMState]:
         batch = LMBatch(*(x.to(DEVICE) for x in batch))
-        output = lm(batch, state, lm.softmax.draw(20, draw))
+        output = lm(batch, state, lm.softmax.draw(20, generator))
         optimizer.zero_grad()
         output.loss.backward()
         norm = clip_gradients(lm.parameters(), 1.0)
         optimizer.step()
         return (output.loss.detach(), norm), output.state
 
-    fit = GraphedStep(step, [draw], multiple=8) if graphed else step
+    train_step = GraphedStep(step, [generator], multiple=8) if graphed else step
     zeros = LSTMState(torch.zeros(B, 16, device=DEVICE), torch.zeros(B, 32, device=DEVICE))
     state, losses = [zeros] * 4, []
     for n, batch in enumerate(windows(16)):
         if n == 10:
             set_learning_rate(optimizer, 0.001)
-        # A graph, too, draws from the generators as they are seeded here.
-        draw.manual_seed(n)
-        (loss, _), state = fit(batch, state)
+        # A graph must draw from the generator as seeded here, too.
+        generator.manual_seed(n)
+        (loss, _), state = train_step(batch, state)
         losses.append(loss)
     return [loss.item() for loss in losses], lm.state_dict()
 
 
-def test_graphed_steps_equal_the_others() -> None:
+def test_graphed_steps_equal_plain_steps() -> None:
     losses, weights = train(graphed=True)
     expected_losses, expected = train(graphed=False)
     assert losses == pytest.approx(expected_losses, rel=1e-4)

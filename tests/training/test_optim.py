@@ -8,7 +8,7 @@ from torch import nn
 from elmore.training.optim import clip_gradients, make_optimizer, set_learning_rate
 
 
-def test_adamw_decays_matrices_only() -> None:
+def test_adamw_applies_weight_decay_to_matrices_only() -> None:
     model = nn.Linear(3, 2)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     optimizer = make_optimizer(model, lr=0.5, weight_decay=0.1)
@@ -20,7 +20,7 @@ def test_adamw_decays_matrices_only() -> None:
     assert torch.equal(model.bias, before["bias"])
 
 
-def test_adadelta_takes_the_step_of_zeiler() -> None:
+def test_first_adadelta_step_matches_the_formula_of_zeiler() -> None:
     model = nn.Linear(1, 1, bias=False)
     w, g, rho, eps = model.weight.item(), 0.3, 0.95, 1e-6
     model.weight.grad = torch.full((1, 1), g)

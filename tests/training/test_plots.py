@@ -10,11 +10,11 @@ from elmore.training.plots import plot_pretraining, plot_task
 
 @pytest.fixture
 def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """All figures that are saved."""
+    """Collects all saved figures."""
     saved: list[Figure] = []
-    write = Figure.savefig
+    savefig = Figure.savefig
     monkeypatch.setattr(
-        Figure, "savefig", lambda figure, *a, **k: (saved.append(figure), write(figure, *a, **k))
+        Figure, "savefig", lambda figure, *a, **k: (saved.append(figure), savefig(figure, *a, **k))
     )
     return saved
 
@@ -24,7 +24,7 @@ def curves(figure: Figure) -> list[tuple[list, list]]:
     return [(list(line.get_xdata()), list(line.get_ydata())) for line in lines]
 
 
-def test_task_curves_highlight_the_best_score(tmp_path: Path, figures: list[Figure]) -> None:
+def test_task_plot_labels_the_best_score(tmp_path: Path, figures: list[Figure]) -> None:
     scores = [0.25, 0.75, 0.5]
     records = [{"epoch": e, "loss": 4 - e, "dev": {"f1": s}} for e, s in enumerate(scores, 1)]
     plot_task(records, tmp_path / "curves.png", "f1")
@@ -36,7 +36,9 @@ def test_task_curves_highlight_the_best_score(tmp_path: Path, figures: list[Figu
 
 
 @pytest.mark.parametrize("heldout", [True, False])
-def test_pretraining_curves(tmp_path: Path, figures: list[Figure], heldout: bool) -> None:
+def test_pretraining_plot_shows_loss_and_heldout_perplexity(
+    tmp_path: Path, figures: list[Figure], heldout: bool
+) -> None:
     records = [{"tokens": 10, "loss": 5.0}, {"tokens": 20, "loss": 4.0}]
     if heldout:
         records += [{"tokens": t, "heldout": {"average": p}} for t, p in ((15, 90.0), (20, 80.0))]

@@ -1,4 +1,4 @@
-"""Run folders. Oracle: the files that a test has put there."""
+"""Run folders. Oracle: the files that a test wrote."""
 
 import json
 from dataclasses import dataclass
@@ -27,15 +27,17 @@ def complete(folder: RunFolder, content: str) -> None:
     (folder.path / folder.last_file).write_text(content)
 
 
-def test_new_run_starts_only_where_nothing_is_lost(folder: RunFolder, tmp_path: Path) -> None:
+def test_existing_run_is_overwritten_only_with_the_option_and_other_folders_never(
+    folder: RunFolder, tmp_path: Path
+) -> None:
     folder.check(resume=False, overwrite=False)
     complete(folder, "old")
     with pytest.raises(InputError, match="run exists already"):
         folder.check(resume=False, overwrite=False)
     folder.check(resume=False, overwrite=True)
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "letter.txt").touch()
-    for path in ("home", "home/letter.txt"):
+    (tmp_path / "documents").mkdir()
+    (tmp_path / "documents" / "letter.txt").touch()
+    for path in ("documents", "documents/letter.txt"):
         with pytest.raises(InputError, match="is not a run of elmore"):
             RunFolder(tmp_path / path, "model.bin").check(resume=False, overwrite=True)
 

@@ -1,4 +1,4 @@
-"""Settings. Oracles: tomllib, and the settings that were written."""
+"""Settings. Oracles: the settings before writing; tomllib."""
 
 import tomllib
 from dataclasses import replace
@@ -12,7 +12,7 @@ from elmore.pretrain.config import PretrainConfig, read_config
 from elmore.training.settings import write_settings
 
 
-def test_round_trip(tmp_path: Path) -> None:
+def test_written_settings_are_read_back(tmp_path: Path) -> None:
     config = read_config(
         size="tiny",
         changes=[
@@ -63,12 +63,12 @@ def test_changes_override_a_recipe(tmp_path: Path) -> None:
         ("training.optimizer=sgd", "expected 'adamw' or 'adagrad'"),
     ],
 )
-def test_invalid_settings_are_named(change: str, message: str) -> None:
+def test_invalid_settings_are_rejected_by_name(change: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_config(changes=[change])
 
 
-def test_changing_one_size_keeps_the_others() -> None:
+def test_changing_one_setting_keeps_the_other_defaults() -> None:
     config = read_config(changes=["bilm.dropout=0.0"])
     assert config.bilm == replace(BiLMConfig.medium(), dropout=0.0)
 

@@ -16,7 +16,7 @@ TEXT = "The bank raised its rates.\n\nHe sat by the bank of the river.\n"
 
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A text in the working directory."""
+    """A text file in the working directory."""
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text(TEXT)
     return "text.txt"
@@ -24,27 +24,29 @@ def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def model(embedder: Embedder, text: str) -> str:
-    """A model beside the text."""
+    """A model next to the text file."""
     embedder.save("model")
     return "model"
 
 
 @pytest.fixture
-def never_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is loaded: what is wrong has to be known before."""
+def no_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make `load` fail: the test must not load a model."""
 
     def load(*_: object, **__: object) -> Embedder:
-        raise AssertionError("loaded")
+        raise AssertionError("a model was loaded")
 
     monkeypatch.setattr("elmore.embedder.load", load)
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow", "npz"])
-@pytest.mark.parametrize("kind", [str, Path])
-def test_a_file_has_the_vectors_of_embed(
-    text: str, model: str, embedder: Embedder, suffix: str, kind: type
+@pytest.mark.parametrize("path_type", [str, Path])
+def test_file_has_the_vectors_of_embed(
+    text: str, model: str, embedder: Embedder, suffix: str, path_type: type
 ) -> None:
-    result = elmore.embed_file(kind(text), kind(f"deep/er/v.{suffix}"), model=kind(model))
+    result = elmore.embed_file(
+        path_type(text), path_type(f"deep/er/v.{suffix}"), model=path_type(model)
+    )
     assert result.file == Path(f"deep/er/v.{suffix}")
     assert (result.sentences, result.words) == (3, 15)
     assert result.seconds > 0
@@ -55,7 +57,7 @@ def test_a_file_has_the_vectors_of_embed(
         np.testing.assert_allclose(row.vectors, vectors, atol=1e-6)
 
 
-def test_options_reach_the_model(text: str, model: str) -> None:
+def test_options_are_passed_to_the_model(text: str, model: str) -> None:
     elmo = elmore.load(model, tokenizer="whitespace", device="cpu")
     for layers in ("top", "average", 1):
         elmore.embed_file(
@@ -69,8 +71,8 @@ def test_options_reach_the_model(text: str, model: str) -> None:
                 assert file[str(i)].dtype == np.float16
 
 
-@pytest.mark.usefixtures("never_loaded")
-def test_an_embedder_is_taken_as_it_is(text: str, embedder: Embedder) -> None:
+@pytest.mark.usefixtures("no_loading")
+def test_embedder_is_accepted_as_the_model(text: str, embedder: Embedder) -> None:
     elmore.embed_file(text, "v.arrow", model=embedder, layers="top")
     expected = embedder.embed(TEXT.splitlines(), layers="top")
     for row, vectors in zip(elmore.read_vectors("v.arrow"), expected, strict=True):
@@ -79,59 +81,59 @@ def test_an_embedder_is_taken_as_it_is(text: str, embedder: Embedder) -> None:
         elmore.embed_file(text, "w.arrow", model=embedder, tokenizer="whitespace", precision="bf16")
 
 
-def test_invalid_bytes_are_replaced_when_asked(text: str, embedder: Embedder) -> None:
+def test_invalid_bytes_are_replaced_only_with_the_option(text: str, embedder: Embedder) -> None:
     Path(text).write_bytes(b"a \xff\n")
-    with pytest.raises(elmore.InputError, match="is not UTF-8") as refused:
+    with pytest.raises(elmore.InputError, match="is not UTF-8") as error:
         elmore.embed_file(text, "v.arrow", model=embedder)
-    assert "--" not in str(refused.value)
+    assert "--" not in str(error.value)
     elmore.embed_file(text, "v.arrow", model=embedder, replace_invalid=True)
     assert [row.tokens for row in elmore.read_vectors("v.arrow")] == [["a", "\ufffd"]]
 
 
-def test_progress_wraps_the_sentences(text: str, embedder: Embedder) -> None:
+def test_progress_wraps_sentences_and_conversion(text: str, embedder: Embedder) -> None:
     seen: list[tuple[str, int]] = []
 
     def progress(items: Iterable[Any], description: str) -> Iterator[Any]:
-        done = list(items)
-        seen.append((description, len(done)))
-        yield from done
+        items = list(items)
+        seen.append((description, len(items)))
+        yield from items
 
     elmore.embed_file(text, "v.parquet", model=embedder, progress=progress)
     assert seen == [("sentences embedded", 3), ("batches converted to .parquet", 1)]
 
 
-def test_a_resumed_run_is_the_whole_run(
+def test_resumed_run_equals_an_uninterrupted_one(
     text: str, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("elmore.vectors.parts.BATCH_BYTES", 1)
 
-    def strike(items: Iterable[Any], _: str) -> Iterator[Any]:
+    def interrupt(items: Iterable[Any], _: str) -> Iterator[Any]:
         for i, item in enumerate(items):
             if i == 2:
                 raise KeyboardInterrupt
             yield item
 
     with pytest.raises(KeyboardInterrupt):
-        elmore.embed_file(text, "v.npz", model=embedder, progress=strike)
-    with pytest.raises(elmore.InputError, match="holds an interrupted run") as refused:
+        elmore.embed_file(text, "v.npz", model=embedder, progress=interrupt)
+    with pytest.raises(elmore.InputError, match="holds an interrupted run") as error:
         elmore.embed_file(text, "v.npz", model=embedder)
-    assert "--" not in str(refused.value)
+    assert "--" not in str(error.value)
     with pytest.raises(elmore.InputError, match="has layers = 'all', not 'top'"):
         elmore.embed_file(text, "v.npz", model=embedder, layers="top", resume=True)
     result = elmore.embed_file(text, "v.npz", model=embedder, resume=True)
-    assert (result.sentences, result.words) == (3, 9)  # the words of the last sentence
+    assert (result.sentences, result.words) == (3, 9)  # only the last sentence is counted
     expected = embedder.embed(TEXT.splitlines())
     for row, vectors in zip(elmore.read_vectors("v.npz"), expected, strict=True):
         np.testing.assert_allclose(row.vectors, vectors, atol=1e-6)
 
 
-@pytest.mark.usefixtures("never_loaded")
+@pytest.mark.usefixtures("no_loading")
 @pytest.mark.parametrize(
-    ("request_", "message"),
+    ("arguments", "message"),
     [
         ({"output": "v.csv"}, "expected a name that ends in .parquet, .arrow"),
         ({"output": "text.txt"}, "expected a name that ends in"),
-        ({"output": "there.h5"}, "there.h5 exists already"),
+        ({"output": "existing.h5"}, "existing.h5 exists already"),
         ({"text": "."}, "is a directory; expected a text file"),
         ({"text": "empty.txt"}, "empty.txt is empty; expected one sentence per line"),
         ({"layers": "bottom"}, "layers must be all, top, average or a layer number"),
@@ -143,24 +145,24 @@ def test_a_resumed_run_is_the_whole_run(
         ({"resume": True, "carry_state": True}, "carry_state rules out resume"),
     ],
 )
-def test_errors_come_before_the_model_is_loaded(
-    text: str, request_: dict[str, Any], message: str
+def test_invalid_arguments_are_rejected_before_the_model_is_loaded(
+    text: str, arguments: dict[str, Any], message: str
 ) -> None:
-    Path("there.h5").write_text("precious")
+    Path("existing.h5").write_text("precious")
     Path("empty.txt").touch()
-    with pytest.raises(elmore.InputError, match=message) as refused:
-        elmore.embed_file(**{"text": text, "output": "v.parquet", "model": "any", **request_})
-    assert "--" not in str(refused.value)
-    assert {path.name for path in Path().iterdir()} == {"text.txt", "there.h5", "empty.txt"}
+    with pytest.raises(elmore.InputError, match=message) as error:
+        elmore.embed_file(**{"text": text, "output": "v.parquet", "model": "any", **arguments})
+    assert "--" not in str(error.value)
+    assert {path.name for path in Path().iterdir()} == {"text.txt", "existing.h5", "empty.txt"}
 
 
-@pytest.mark.usefixtures("never_loaded")
-def test_a_text_that_is_missing(text: str) -> None:
+@pytest.mark.usefixtures("no_loading")
+def test_missing_text_file_is_rejected_before_the_model_is_loaded(text: str) -> None:
     with pytest.raises(FileNotFoundError, match=r"missing\.txt"):
         elmore.embed_file("missing.txt", "v.parquet")
 
 
-def test_a_layer_that_the_model_lacks_leaves_nothing(text: str, embedder: Embedder) -> None:
+def test_layer_out_of_range_leaves_no_files(text: str, embedder: Embedder) -> None:
     with pytest.raises(elmore.InputError, match="from 0 to 2"):
         elmore.embed_file(text, "v.parquet", model=embedder, layers=7)
     assert [path.name for path in Path().iterdir()] == ["text.txt"]

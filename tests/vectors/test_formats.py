@@ -1,4 +1,4 @@
-"""Oracles: pyarrow, h5py and numpy, each reading a file without our code."""
+"""Vector file formats. Oracles: pyarrow, h5py and NumPy, which read the files without elmore."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ def with_pyarrow(table: pa.Table) -> dict[int, tuple[list[str], np.ndarray]]:
 
 def with_h5py(path: Path) -> dict[int, tuple[list[str], np.ndarray]]:
     with h5py.File(path) as file:
-        # Every sentence of a test has its own tokens, so the index has all of them.
+        # Sentences in these tests are distinct, so all of them are in the index.
         index = json.loads(file["sentence_to_index"][0])
         assert len(file) == len(index) + 1
         return {int(name): (tokens.split(" "), file[name][...]) for tokens, name in index.items()}
@@ -64,17 +64,17 @@ def write(path: Path, groups: list[list[VectorRow]], form: VectorForm) -> Path:
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
 )
-def test_a_file_holds_its_rows(
+def test_file_contains_all_rows(
     tmp_path: Path, suffix: str, sentences: list[list[str]], form: VectorForm
 ) -> None:
-    if suffix == ".h5":  # which has no list of tokens, only the sentence
+    if suffix == ".h5":  # the index joins tokens with spaces and lists equal sentences once
         sentences = [[f"{i}", *"ab"[: i % 3]] for i in range(len(sentences))]
     rows = make_rows(sentences, form)
     path = write(tmp_path / f"v{suffix}", [rows[:3], rows[3:]] if rows else [], form)
-    found = READERS[suffix](path)
-    assert sorted(found) == [row.id for row in rows]
+    actual = READERS[suffix](path)
+    assert sorted(actual) == [row.id for row in rows]
     for row in rows:
-        tokens, vectors = found[row.id]
+        tokens, vectors = actual[row.id]
         assert tokens == row.tokens
         np.testing.assert_array_equal(vectors.reshape(row.vectors.shape), row.vectors)
         assert vectors.dtype == form.dtype
@@ -83,13 +83,13 @@ def test_a_file_holds_its_rows(
 
 
 @every_format
-def test_a_sentence_may_be_long(tmp_path: Path, suffix: str) -> None:
+def test_long_sentence_is_written(tmp_path: Path, suffix: str) -> None:
     form = VectorForm(2, 3, "float16")
     rows = make_rows([["before"], [f"w{i}" for i in range(200_000)], ["after"]], form)
-    found = READERS[suffix](write(tmp_path / f"v{suffix}", [rows], form))
+    actual = READERS[suffix](write(tmp_path / f"v{suffix}", [rows], form))
     for row in rows:
-        assert found[row.id][0] == row.tokens
-        np.testing.assert_array_equal(found[row.id][1], row.vectors, strict=True)
+        assert actual[row.id][0] == row.tokens
+        np.testing.assert_array_equal(actual[row.id][1], row.vectors, strict=True)
 
 
 def test_arrow_and_parquet_have_the_same_columns(tmp_path: Path) -> None:
@@ -112,14 +112,13 @@ def test_arrow_is_read_without_copies(tmp_path: Path) -> None:
     batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
     values = values_of(batch)
     assert pa.total_allocated_bytes() == before
-    with path.open("rb+") as file:  # a view of the file sees the file change
-        place = path.read_bytes().index(values.tobytes())
-        file.seek(place)
+    with path.open("rb+") as file:  # a view sees changes of the file
+        file.seek(path.read_bytes().index(values.tobytes()))
         file.write(np.float16(42).tobytes())
     assert values[0] == 42
 
 
-def test_one_row_group_can_be_read_alone(tmp_path: Path) -> None:
+def test_parquet_row_groups_can_be_read_separately(tmp_path: Path) -> None:
     form = VectorForm(3, 4, "float32")
     rows = make_rows([["a", "b"], [], ["c"]], form)
     path = write(tmp_path / "v.parquet", [rows[:2], rows[2:]], form)
@@ -128,7 +127,7 @@ def test_one_row_group_can_be_read_alone(tmp_path: Path) -> None:
         assert file.read_row_group(1, columns=["tokens"])["tokens"].to_pylist() == [["c"]]
 
 
-def test_hdf5_has_the_layout_of_allennlps_command(tmp_path: Path) -> None:
+def test_hdf5_has_the_layout_of_the_allennlp_elmo_command(tmp_path: Path) -> None:
     form = VectorForm(3, 4, "float32")
     sentences = [["He", "sat"], [], ["\u00e9", '"'], ["He", "sat"]]
     rows = make_rows(sentences, form)
@@ -139,16 +138,20 @@ def test_hdf5_has_the_layout_of_allennlps_command(tmp_path: Path) -> None:
         index = file["sentence_to_index"]
         assert index.shape == (1,)
         assert isinstance(index[0], bytes)
-        expected = {"He sat": "3", "": "1", '\u00e9 "': "2"}  # the last of equals, as there
+        expected = {
+            "He sat": "3",
+            "": "1",
+            '\u00e9 "': "2",
+        }  # AllenNLP also keeps the last of equal sentences
         assert json.loads(index[0]) == json.loads(index.asstr()[0]) == expected
 
 
-def test_hdf5_of_no_sentences(tmp_path: Path) -> None:
+def test_hdf5_without_sentences_has_an_empty_index(tmp_path: Path) -> None:
     with h5py.File(write(tmp_path / "v.h5", [], VectorForm(3, 4, "float32"))) as file:
         assert json.loads(file["sentence_to_index"][0]) == {}
 
 
-def test_npz_is_a_sound_archive(tmp_path: Path) -> None:
+def test_npz_is_a_valid_zip_archive(tmp_path: Path) -> None:
     path = write(
         tmp_path / "v.npz",
         [make_rows([["a"], []], VectorForm(2, 3, "float32"))],
@@ -160,27 +163,27 @@ def test_npz_is_a_sound_archive(tmp_path: Path) -> None:
 
 
 @every_format
-def test_memory_does_not_grow_with_the_sentences(tmp_path: Path, suffix: str) -> None:
-    """Python's and Arrow's memory per sentence, after the first batches."""
+def test_memory_does_not_grow_with_the_number_of_sentences(tmp_path: Path, suffix: str) -> None:
+    """Measures memory held by Python and Arrow per sentence, after the first batches."""
     form = VectorForm(None, 2, "float16")
-    per_batch, held = 500, []
+    per_batch, allocated = 500, []
 
     def batches() -> Iterator[pa.RecordBatch]:
         for first in range(0, 16 * per_batch, per_batch):
             sentences = [[f"word{i}"] for i in range(first, first + per_batch)]
             yield to_batch(make_rows(sentences, form, first=first), form)
-            held.append(tracemalloc.get_traced_memory()[0] + pa.total_allocated_bytes())
+            allocated.append(tracemalloc.get_traced_memory()[0] + pa.total_allocated_bytes())
 
     tracemalloc.start()
     FORMATS[suffix](tmp_path / f"v{suffix}", form.schema, batches())
     tracemalloc.stop()
-    assert (held[-1] - held[3]) / (12 * per_batch) < 5  # bytes
+    assert (allocated[-1] - allocated[3]) / (12 * per_batch) < 5  # bytes
 
 
-def test_hdf5_keeps_nothing_open_and_no_list_of_gaps(tmp_path: Path) -> None:
-    """The HDF5 library's own memory: open objects, cached metadata, known gaps in the file."""
+def test_hdf5_memory_does_not_grow_with_the_number_of_sentences(tmp_path: Path) -> None:
+    """Measures memory of the HDF5 library: open objects, cached metadata, tracked free space."""
     form = VectorForm(None, 3, "float16")
-    seen = []
+    usage = []
 
     def batches() -> Iterator[pa.RecordBatch]:
         for first in range(0, 8000, 1000):
@@ -188,13 +191,13 @@ def test_hdf5_keeps_nothing_open_and_no_list_of_gaps(tmp_path: Path) -> None:
             yield to_batch(make_rows(sentences, form, first=first), form)
             [file] = h5py.h5f.get_obj_ids(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE)
             objects = h5py.h5f.get_obj_count(file, h5py.h5f.OBJ_ALL)
-            seen.append((objects, file.get_mdc_size()[2], file.get_freespace()))
+            usage.append((objects, file.get_mdc_size()[2], file.get_freespace()))
 
     write_hdf5(tmp_path / "v.h5", form.schema, batches())
-    objects, cached, gaps = map(max, zip(*seen, strict=True))
+    objects, metadata, free_space = map(max, zip(*usage, strict=True))
     assert objects == 1
-    assert cached <= 2**21
-    assert gaps <= 2**10
+    assert metadata <= 2**21
+    assert free_space <= 2**10
 
 
 FULL_DISK = """
@@ -216,21 +219,21 @@ except OSError as error:
 
 
 @every_format
-def test_a_full_disk_is_an_error_and_no_crash(tmp_path: Path, suffix: str) -> None:
-    """A limit on the size of files stands for the disk: writing fails in the same way."""
+def test_full_disk_raises_oserror(tmp_path: Path, suffix: str) -> None:
+    """A limit on the file size makes writes fail like a full disk."""
     pytest.importorskip("resource")
     for limit in (100, 50_000, 400_000):
         command = [sys.executable, "-c", FULL_DISK, str(tmp_path / f"v{suffix}"), str(limit)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 1, done.stderr
-        assert done.stderr.startswith("caught")
-        assert "File too large" in done.stderr
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert result.returncode == 1, result.stderr
+        assert result.stderr.startswith("caught")
+        assert "File too large" in result.stderr
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".npz"])
-def test_a_file_of_something_else_is_refused(tmp_path: Path, suffix: str) -> None:
+def test_file_without_vectors_is_rejected(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"v{suffix}"
-    path.write_text("no")
+    path.write_text("not vectors")
     with pytest.raises(InputError, match=r"is not a .* file of vectors"):
         list(read_vectors(path))
     if suffix != ".npz":

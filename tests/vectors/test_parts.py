@@ -1,4 +1,4 @@
-"""Oracle: an uninterrupted run, whose rows are read by the tests' own readers."""
+"""Resumable writing of vectors. Oracle: pyarrow, h5py and NumPy, which read back all rows."""
 
 import json
 import signal
@@ -34,28 +34,28 @@ every_format = pytest.mark.parametrize("suffix", READERS)
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "BATCH_BYTES", 2500)  # about five rows
+    monkeypatch.setattr(parts, "BATCH_BYTES", 2500)  # bytes of about five rows
 
 
 def all_rows(start: int) -> Iterator[VectorRow]:
     return iter(ROWS[start:])
 
 
-def until(stop: int, error: type[BaseException]) -> parts.RowsFrom:
-    """Rows up to an error."""
+def fail_at(stop: int, error: type[BaseException]) -> parts.RowsFrom:
+    """Yield the rows before `stop`, then raise an error."""
 
     def rows(start: int) -> Iterator[VectorRow]:
         yield from ROWS[start:stop]
-        raise error("struck")
+        raise error("interrupted")
 
     return rows
 
 
 def assert_rows(path: Path) -> None:
-    found = READERS[path.suffix](path)
-    assert sorted(found) == list(range(50))
+    actual = READERS[path.suffix](path)
+    assert sorted(actual) == list(range(50))
     for row in ROWS:
-        tokens, vectors = found[row.id]
+        tokens, vectors = actual[row.id]
         assert tokens == row.tokens
         np.testing.assert_array_equal(vectors, row.vectors, strict=True)
 
@@ -66,14 +66,14 @@ def assert_complete(path: Path) -> None:
 
 
 @every_format
-def test_a_run_leaves_its_output_alone(tmp_path: Path, suffix: str) -> None:
+def test_complete_run_leaves_only_its_output(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"v{suffix}"
     assert write_vectors(path, all_rows, FORM) == 50
     assert_complete(path)
 
 
 @every_format
-def test_a_run_of_no_rows(tmp_path: Path, suffix: str) -> None:
+def test_run_without_rows_writes_an_empty_file(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"v{suffix}"
     assert write_vectors(path, lambda start: iter(()), FORM) == 0
     assert READERS[suffix](path) == {}
@@ -81,7 +81,7 @@ def test_a_run_of_no_rows(tmp_path: Path, suffix: str) -> None:
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 @every_format
-def test_an_interrupted_run_is_resumed(
+def test_interrupted_run_is_resumed(
     tmp_path: Path, error: type[BaseException], suffix: str
 ) -> None:
     path = tmp_path / f"v{suffix}"
@@ -92,27 +92,27 @@ def test_an_interrupted_run_is_resumed(
         return all_rows(start)
 
     for stop in (20, 35):
-        with pytest.raises(error, match="struck"):
-            write_vectors(path, until(stop, error), FORM, resume=True)
+        with pytest.raises(error, match="interrupted"):
+            write_vectors(path, fail_at(stop, error), FORM, resume=True)
         assert not path.exists()
     assert write_vectors(path, rest, FORM, resume=True) == 50
-    assert 25 < starts[0] <= 35  # what was not yet a batch is embedded again
+    assert 25 < starts[0] <= 35  # rows of the incomplete batch are computed again
     assert_complete(path)
 
 
 @every_format
-def test_a_run_interrupted_while_it_is_converted_is_resumed(tmp_path: Path, suffix: str) -> None:
+def test_run_interrupted_during_conversion_is_resumed(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"v{suffix}"
-    with pytest.raises(RuntimeError, match="struck"):
-        write_vectors(path, until(30, RuntimeError), FORM)
+    with pytest.raises(RuntimeError, match="interrupted"):
+        write_vectors(path, fail_at(30, RuntimeError), FORM)
 
-    def strike(batches: Iterable[Any], description: str) -> Iterator[Any]:
+    def interrupt(batches: Iterable[Any], description: str) -> Iterator[Any]:
         assert description == f"batches converted to {suffix}"
         yield next(iter(batches))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_vectors(path, all_rows, FORM, resume=True, progress=strike)
+        write_vectors(path, all_rows, FORM, resume=True, progress=interrupt)
     assert not path.exists()
     folder = tmp_path / f"v{suffix}.parts"
     assert not list(folder.glob("output*"))
@@ -123,26 +123,26 @@ def test_a_run_interrupted_while_it_is_converted_is_resumed(tmp_path: Path, suff
     assert_complete(path)
 
 
-def test_of_an_arrow_file_all_complete_batches_are_read(tmp_path: Path) -> None:
-    """Cut off after any number of bytes, as by a kill in the middle of a write."""
+def test_complete_batches_of_a_truncated_arrow_file_are_read(tmp_path: Path) -> None:
+    """The file is truncated after every number of bytes, as if a write had been killed."""
     groups = [ROWS[i : i + 4] for i in range(0, 20, 4)]
     batches = [to_batch(rows, FORM) for rows in groups]
     sizes = [0]
     for count in range(1, len(batches) + 1):
         write_arrow(tmp_path / "v.arrow", FORM.schema, batches[:count])
         sizes.append((tmp_path / "v.arrow").stat().st_size)
-    whole = (tmp_path / "v.arrow").read_bytes()
+    intact = (tmp_path / "v.arrow").read_bytes()
     counts = []
-    for size in range(len(whole) + 1):
-        found = list(parts._complete_batches(pa.BufferReader(whole[:size])))
-        assert pa.Table.from_batches(found, FORM.schema).equals(
-            pa.Table.from_batches(batches[: len(found)], FORM.schema)
+    for size in range(len(intact) + 1):
+        actual = list(parts._complete_batches(pa.BufferReader(intact[:size])))
+        assert pa.Table.from_batches(actual, FORM.schema).equals(
+            pa.Table.from_batches(batches[: len(actual)], FORM.schema)
         )
-        counts.append(len(found))
+        counts.append(len(actual))
     assert counts == sorted(counts)
     assert set(counts) == set(range(6))
-    for count, size in enumerate(sizes):  # which has a footer besides
-        assert counts[size] >= count - (size < len(whole))
+    for count, size in enumerate(sizes):
+        assert counts[size] >= count
 
 
 @every_format
@@ -150,15 +150,15 @@ def test_of_an_arrow_file_all_complete_batches_are_read(tmp_path: Path) -> None:
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=15
 )
-def test_a_run_is_resumed_from_any_part_of_a_part(
-    tmp_path: Path, suffix: str, share: float
+def test_run_is_resumed_from_a_part_truncated_anywhere(
+    tmp_path: Path, suffix: str, fraction: float
 ) -> None:
     path = tmp_path / f"v{suffix}"
     with pytest.raises(KeyboardInterrupt):
-        write_vectors(path, until(40, KeyboardInterrupt), FORM, overwrite=True)
+        write_vectors(path, fail_at(40, KeyboardInterrupt), FORM, overwrite=True)
     [part] = (tmp_path / f"v{suffix}.parts").glob("*.arrow")
-    whole = part.read_bytes()
-    part.write_bytes(whole[: int(share * len(whole))])
+    intact = part.read_bytes()
+    part.write_bytes(intact[: int(fraction * len(intact))])
     write_vectors(path, all_rows, FORM, resume=True, overwrite=True)
     assert_complete(path)
 
@@ -167,7 +167,7 @@ def test_parts_after_a_damaged_one_are_written_again(tmp_path: Path) -> None:
     path = tmp_path / "v.parquet"
     for stop in (15, 30, 45):
         with pytest.raises(KeyboardInterrupt):
-            write_vectors(path, until(stop, KeyboardInterrupt), FORM, resume=True)
+            write_vectors(path, fail_at(stop, KeyboardInterrupt), FORM, resume=True)
     damaged = tmp_path / "v.parquet.parts" / "000001.arrow"
     damaged.write_bytes(damaged.read_bytes()[:1500])
     starts: list[int] = []
@@ -176,10 +176,10 @@ def test_parts_after_a_damaged_one_are_written_again(tmp_path: Path) -> None:
     assert_complete(path)
 
 
-def test_a_part_that_is_lost_during_the_run_is_noticed(tmp_path: Path) -> None:
+def test_part_damaged_during_the_run_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "v.npz"
     with pytest.raises(KeyboardInterrupt):
-        write_vectors(path, until(30, KeyboardInterrupt), FORM)
+        write_vectors(path, fail_at(30, KeyboardInterrupt), FORM)
 
     def rows(start: int) -> Iterator[VectorRow]:
         yield from ROWS[start:]
@@ -191,9 +191,7 @@ def test_a_part_that_is_lost_during_the_run_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("record", [None, "", '{"mod'])
-def test_a_run_killed_before_its_first_part_starts_again(
-    tmp_path: Path, record: str | None
-) -> None:
+def test_run_killed_before_its_first_part_starts_over(tmp_path: Path, record: str | None) -> None:
     path = tmp_path / "v.arrow"
     (tmp_path / "v.arrow.parts").mkdir()
     if record is not None:
@@ -202,7 +200,7 @@ def test_a_run_killed_before_its_first_part_starts_again(
     assert_complete(path)
 
 
-def test_files_of_others_are_not_deleted(tmp_path: Path) -> None:
+def test_unrelated_files_are_not_deleted(tmp_path: Path) -> None:
     path = tmp_path / "v.h5"
     (tmp_path / "v.h5.parts").mkdir()
     (tmp_path / "v.h5.parts" / "notes.txt").write_text("precious")
@@ -212,7 +210,7 @@ def test_files_of_others_are_not_deleted(tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "v.h5.parts").iterdir()] == ["notes.txt"]
 
 
-KILLED = """
+SLOW_WRITER = """
 import sys, time
 from pathlib import Path
 import numpy as np
@@ -236,11 +234,11 @@ parts.write_vectors(Path(sys.argv[1]), lambda n: slowly(rows[n:]), form, resume=
 
 
 @every_format
-def test_a_run_killed_at_any_moment_is_resumed(tmp_path: Path, suffix: str) -> None:
+def test_run_killed_at_random_moments_is_resumed(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"v{suffix}"
     for delay in np.random.default_rng(0).uniform(0, 0.15, 6):
         process = subprocess.Popen(
-            [sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", SLOW_WRITER, str(path)], stdout=subprocess.PIPE, text=True
         )
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
@@ -250,24 +248,26 @@ def test_a_run_killed_at_any_moment_is_resumed(tmp_path: Path, suffix: str) -> N
         if path.exists():
             break
     else:
-        subprocess.run([sys.executable, "-c", KILLED, str(path)], check=True, capture_output=True)
+        subprocess.run(
+            [sys.executable, "-c", SLOW_WRITER, str(path)], check=True, capture_output=True
+        )
     assert_rows(path)
 
 
-def test_an_interrupted_run_is_never_lost_silently(tmp_path: Path) -> None:
+def test_interrupted_run_is_replaced_only_with_the_overwrite_option(tmp_path: Path) -> None:
     path = tmp_path / "v.parquet"
     with pytest.raises(KeyboardInterrupt):
-        write_vectors(path, until(30, KeyboardInterrupt), FORM)
+        write_vectors(path, fail_at(30, KeyboardInterrupt), FORM)
     with pytest.raises(InputError, match=r"holds an interrupted run\. Use the resume option"):
         write_vectors(path, all_rows, FORM)
     write_vectors(path, all_rows, FORM, overwrite=True)
     assert_complete(path)
 
 
-def test_a_run_is_resumed_only_with_its_own_settings(tmp_path: Path) -> None:
+def test_run_is_resumed_only_with_the_same_settings(tmp_path: Path) -> None:
     path = tmp_path / "v.parquet"
     with pytest.raises(KeyboardInterrupt):
-        write_vectors(path, until(30, KeyboardInterrupt), FORM, settings={"model": "a"})
+        write_vectors(path, fail_at(30, KeyboardInterrupt), FORM, settings={"model": "a"})
     with pytest.raises(InputError, match="has model = 'a', not 'b'"):
         write_vectors(path, all_rows, FORM, settings={"model": "b"}, resume=True)
     with pytest.raises(InputError, match="has num_layers = 2, not None"):
@@ -278,8 +278,8 @@ def test_a_run_is_resumed_only_with_its_own_settings(tmp_path: Path) -> None:
     assert record["dtype"] == "float32"
 
 
-class Failing:
-    """A writer of record batches that fails near the end of one of them."""
+class FailingWriter:
+    """A writer of record batches that fails near the end of the fourth one."""
 
     def __init__(self, file: pa.NativeFile, schema: pa.Schema) -> None:
         self._file, self._real, self.calls = file, REAL_WRITER(file, schema), 0
@@ -287,7 +287,9 @@ class Failing:
     def write_batch(self, batch: pa.RecordBatch) -> None:
         self.calls += 1
         if self.calls == 4:
-            self._file.write(batch.serialize()[:-40])  # what follows would become its last row
+            self._file.write(
+                batch.serialize()[:-40]
+            )  # bytes written later would complete the batch
             raise OSError(28, "No space left on device")
         self._real.write_batch(batch)
 
@@ -298,10 +300,12 @@ class Failing:
 REAL_WRITER: Callable[..., Any] = pa.ipc.new_file
 
 
-def test_nothing_is_written_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There may be room again a moment later, but half a batch is in the way."""
+def test_no_batch_is_written_after_a_failed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if disk space becomes available again, the file ends with an incomplete batch."""
     path = tmp_path / "v.parquet"
-    monkeypatch.setattr(pa.ipc, "new_file", Failing)
+    monkeypatch.setattr(pa.ipc, "new_file", FailingWriter)
     with pytest.raises(OSError, match="No space left"):
         write_vectors(path, all_rows, FORM)
     assert not path.exists()
@@ -309,17 +313,19 @@ def test_nothing_is_written_after_an_error(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(parts, "BATCH_BYTES", 2500)
     starts: list[int] = []
     write_vectors(path, lambda n: starts.append(n) or all_rows(n), FORM, resume=True)
-    assert 10 < starts[0] < 20  # three batches
+    assert 10 < starts[0] < 20  # three batches were saved
     assert_complete(path)
 
 
-def test_a_full_disk_at_the_first_batch_leaves_nothing(
+def test_full_disk_at_the_first_batch_leaves_no_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resource = pytest.importorskip("resource")
     monkeypatch.setattr(parts, "BATCH_BYTES", 10**9)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, before[1]))  # the schema fits, and run.json
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (1500, before[1])
+    )  # enough for run.json and the schema
     try:
         with pytest.raises(OSError, match="File too large"):
             write_vectors(tmp_path / "v.arrow", all_rows, FORM)
@@ -328,33 +334,33 @@ def test_a_full_disk_at_the_first_batch_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_queue_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that stands still: batches are taken until the queue is full, whatever their size."""
+def test_queue_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the disk is blocked, batches of any size are accepted until the queue is full."""
     rows = [VectorRow(i, ["w"], np.zeros((2, 1, 3), np.float32)) for i in range(100)]
     small, large = to_batch(rows[:5], FORM), to_batch(rows, FORM)
     monkeypatch.setattr(parts, "QUEUE_BYTES", 10 * small.nbytes + large.nbytes)
-    taken: list[int] = []
-    moves = Event()
+    accepted: list[int] = []
+    disk_ready = Event()
 
     def produce() -> None:
         with parts._BackgroundWriter(tmp_path / "v.arrow", FORM.schema) as writer:
-            writer._thread.submit(moves.wait)
+            writer._thread.submit(disk_ready.wait)
             for batch in [small] * 3 + [large] + [small] * 20:
                 writer.write(batch)
-                taken.append(batch.nbytes)
+                accepted.append(batch.nbytes)
 
     thread = Thread(target=produce)
     thread.start()
     thread.join(0.5)
-    waiting = list(taken)
-    moves.set()
+    accepted_while_blocked = list(accepted)
+    disk_ready.set()
     thread.join()
-    assert sum(waiting) == parts.QUEUE_BYTES
-    assert len(taken) == 24
+    assert sum(accepted_while_blocked) == parts.QUEUE_BYTES
+    assert len(accepted) == 24
     assert pa.ipc.open_file(tmp_path / "v.arrow").read_all().num_rows == 23 * 5 + 100
 
 
-def test_a_batch_larger_than_the_queue_is_written(
+def test_batch_larger_than_the_queue_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts, "QUEUE_BYTES", 1)
@@ -362,7 +368,7 @@ def test_a_batch_larger_than_the_queue_is_written(
     assert_complete(tmp_path / "v.arrow")
 
 
-def test_a_batch_does_not_wait_for_slow_rows(
+def test_batch_is_complete_after_a_time_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts, "BATCH_BYTES", 10**9)
@@ -371,19 +377,19 @@ def test_a_batch_does_not_wait_for_slow_rows(
         assert len(list(parts._batches(ROWS, FORM))) == count
 
 
-def test_what_is_there_is_not_replaced(tmp_path: Path) -> None:
+def test_existing_file_is_replaced_only_by_a_complete_one(tmp_path: Path) -> None:
     path = tmp_path / "v.npz"
     path.write_text("precious")
     with pytest.raises(InputError, match=r"exists already.*overwrite"):
         write_vectors(path, all_rows, FORM)
     with pytest.raises(KeyboardInterrupt):
-        write_vectors(path, until(9, KeyboardInterrupt), FORM, overwrite=True)
+        write_vectors(path, fail_at(9, KeyboardInterrupt), FORM, overwrite=True)
     assert path.read_text() == "precious"
     write_vectors(path, all_rows, FORM, resume=True, overwrite=True)
     assert_complete(path)
 
 
-def test_an_unknown_suffix_is_refused_before_the_work(tmp_path: Path) -> None:
+def test_unknown_suffix_is_rejected_before_rows_are_computed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"ends in .parquet, .arrow, .h5, .hdf5, .npz"):
-        write_vectors(tmp_path / "v.csv", until(0, AssertionError), FORM)
+        write_vectors(tmp_path / "v.csv", fail_at(0, AssertionError), FORM)
     assert FORMATS[".h5"] is FORMATS[".hdf5"]

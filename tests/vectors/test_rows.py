@@ -1,4 +1,4 @@
-"""Oracle: pyarrow, which builds the same record batch from nested Python lists."""
+"""Rows and record batches. Oracle: pyarrow, which builds the same batch from Python lists."""
 
 import numpy as np
 import pyarrow as pa
@@ -19,18 +19,18 @@ FORMS = st.builds(
 
 
 def make_rows(sentences: list[list[str]], form: VectorForm, *, first: int = 0) -> list[VectorRow]:
-    """Rows whose vectors are consecutive views of one block, as a GPU returns them."""
+    """Rows whose vectors are consecutive views of one array, as the CUDA engine returns them."""
     layers = () if form.num_layers is None else (form.num_layers,)
     sizes = [len(tokens) * (form.num_layers or 1) * form.dim for tokens in sentences]
     block = np.random.default_rng(0).normal(size=sum(sizes)).astype(form.dtype)
-    pieces = np.split(block, np.cumsum(sizes)[:-1]) if sizes else []
+    views = np.split(block, np.cumsum(sizes)[:-1]) if sizes else []
     return [
-        VectorRow(i, tokens, piece.reshape(*layers, len(tokens), form.dim))
-        for i, (tokens, piece) in enumerate(zip(sentences, pieces, strict=True), first)
+        VectorRow(i, tokens, view.reshape(*layers, len(tokens), form.dim))
+        for i, (tokens, view) in enumerate(zip(sentences, views, strict=True), first)
     ]
 
 
-def by_pyarrow(rows: list[VectorRow], form: VectorForm) -> pa.RecordBatch:
+def pyarrow_batch(rows: list[VectorRow], form: VectorForm) -> pa.RecordBatch:
     columns = {
         "id": [row.id for row in rows],
         "tokens": [row.tokens for row in rows],
@@ -39,9 +39,9 @@ def by_pyarrow(rows: list[VectorRow], form: VectorForm) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=form.schema)
 
 
-def assert_same_rows(found: list[VectorRow], expected: list[VectorRow], dtype: str) -> None:
-    assert [(row.id, row.tokens) for row in found] == [(row.id, row.tokens) for row in expected]
-    for row, other in zip(found, expected, strict=True):
+def assert_same_rows(actual: list[VectorRow], expected: list[VectorRow], dtype: str) -> None:
+    assert [(row.id, row.tokens) for row in actual] == [(row.id, row.tokens) for row in expected]
+    for row, other in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(row.vectors, other.vectors.astype(dtype), strict=True)
 
 
@@ -53,23 +53,21 @@ def values_of(batch: pa.RecordBatch) -> np.ndarray:
 
 
 @given(SENTENCES, FORMS)
-def test_a_batch_is_what_pyarrow_makes_of_the_rows(
-    sentences: list[list[str]], form: VectorForm
-) -> None:
+def test_record_batch_equals_pyarrow(sentences: list[list[str]], form: VectorForm) -> None:
     rows = make_rows(sentences, form)
     batch = to_batch(rows, form)
     batch.validate(full=True)
-    assert batch.equals(by_pyarrow(rows, form))
+    assert batch.equals(pyarrow_batch(rows, form))
 
 
 @given(SENTENCES, FORMS, st.data())
-def test_rows_come_back_from_any_slice_of_a_batch(
+def test_rows_are_read_from_any_slice_of_a_batch(
     sentences: list[list[str]], form: VectorForm, data: st.DataObject
 ) -> None:
     rows = make_rows(sentences, form, first=7)
     start = data.draw(st.integers(0, len(rows)))
     count = data.draw(st.integers(0, len(rows)))
-    batch = by_pyarrow(rows, form).slice(start, count)
+    batch = pyarrow_batch(rows, form).slice(start, count)
     assert_same_rows(list(from_batch(batch)), rows[start : start + count], form.dtype)
 
 
@@ -77,26 +75,26 @@ def test_consecutive_views_are_not_copied() -> None:
     form = VectorForm(3, 4, "float16")
     rows = make_rows([["a", "b"], [], ["c"], ["d", "e"]], form)
     block = rows[0].vectors.base
-    for some in (rows, rows[2:], rows[:1]):
-        assert np.shares_memory(values_of(to_batch(some, form)), block)
+    for subset in (rows, rows[2:], rows[:1]):
+        assert np.shares_memory(values_of(to_batch(subset, form)), block)
 
 
 @given(st.permutations(range(4)), st.integers(1, 4))
-def test_other_views_are_copied(order: list[int], count: int) -> None:
+def test_rows_in_any_order_are_read_back(order: list[int], count: int) -> None:
     form = VectorForm(None, 2, "float32")
     rows = make_rows([["a", "b"], ["c"], [], ["d", "e", "f"]], form)
-    some = [rows[i] for i in order[:count]]
-    assert_same_rows(list(from_batch(to_batch(some, form))), some, form.dtype)
+    subset = [rows[i] for i in order[:count]]
+    assert_same_rows(list(from_batch(to_batch(subset, form))), subset, form.dtype)
 
 
-def test_vectors_of_two_blocks_are_joined() -> None:
+def test_vectors_from_separate_arrays_are_concatenated() -> None:
     form = VectorForm(None, 2, "float32")
     rows = make_rows([["a"], ["b"]], form) + make_rows([["c"]], form, first=2)
     rows.append(VectorRow(3, ["d"], np.ones((1, 2), np.float32)))  # owns its memory
     assert_same_rows(list(from_batch(to_batch(rows, form))), rows, form.dtype)
 
 
-def test_neighboring_blocks_are_joined() -> None:
+def test_arrays_that_are_adjacent_in_memory_are_concatenated() -> None:
     form = VectorForm(None, 2, "float32")
     memory = np.arange(8, dtype=np.float32).tobytes()
     blocks = [np.frombuffer(memory, np.float32, 4, offset) for offset in (0, 16)]
@@ -105,14 +103,14 @@ def test_neighboring_blocks_are_joined() -> None:
     assert_same_rows(list(from_batch(to_batch(rows, form))), rows, form.dtype)
 
 
-def test_vectors_need_not_be_contiguous_or_of_the_type() -> None:
+def test_noncontiguous_float64_vectors_are_converted() -> None:
     form = VectorForm(3, 4, "float16")
     vectors = np.random.default_rng(0).normal(size=(5, 3, 4)).swapaxes(0, 1)
     rows = [VectorRow(7, ["w"] * 5, vectors)]
     assert_same_rows(list(from_batch(to_batch(rows, form))), rows, form.dtype)
 
 
-def test_other_columns_are_no_vectors() -> None:
+def test_vectors_column_of_another_type_is_rejected() -> None:
     columns = {"id": [0], "tokens": [["a"]], "vectors": [[1.0]]}
     with pytest.raises(ValueError, match="unexpected type of the vectors"):
         list(from_batch(pa.record_batch(columns)))
