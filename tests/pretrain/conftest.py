@@ -1,4 +1,4 @@
-"""A small text, and settings that train on it in seconds."""
+"""A small text, and settings that train a tiny biLM on it in seconds."""
 
 from pathlib import Path
 
@@ -23,13 +23,10 @@ SETTINGS = [
 
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
-    """Sentences that are easy to predict."""
+    """Text of a small grammar, which is easy to predict."""
     path = tmp_path / "text.txt"
-    subjects, verbs, objects = (
-        ["the cat", "a dog", "my aunt"],
-        ["sees", "likes"],
-        ["it", "them", "us"],
-    )
+    subjects, verbs = ["the cat", "a dog", "my aunt"], ["sees", "likes"]
+    objects = ["it", "them", "us"]
     lines = [f"{s} {v} {o} ." for s in subjects for v in verbs for o in objects]
     path.write_text("\n".join(lines * 6))
     return path

@@ -1,7 +1,8 @@
-"""Oracle: one process over all rows.
+"""Distributed pre-training. Oracle: a single process that trains on all rows.
 
-With Adagrad, whose first steps are proportional to the gradient, and without clipping: AdamW and
-clipped gradients forget their scale, so that a sum over processes would pass for a mean.
+The runs use Adagrad, whose first steps are proportional to the gradient, and no clipping. AdamW and
+gradient clipping do not depend on the scale of the gradient: with them, a sum over processes would
+give the same weights as the mean.
 """
 
 import json
@@ -64,38 +65,40 @@ def train_in_processes(
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def assert_close_runs(a: Path, b: Path) -> None:
-    """Equal to rounding: weights, and the losses and gradient norms of each step."""
+def assert_close_runs(actual: Path, expected: Path) -> None:
+    """Compare weights, and the losses and gradient norms of every step, up to rounding errors."""
     for name in ("model", "softmax"):
-        expected, found = (load_file(run / f"{name}.safetensors") for run in (a, b))
-        for key in expected:
-            torch.testing.assert_close(found[key], expected[key], atol=1e-5, rtol=1e-4)
-    expected, found = (
+        weights, reference = (load_file(run / f"{name}.safetensors") for run in (actual, expected))
+        for key in reference:
+            torch.testing.assert_close(weights[key], reference[key], atol=1e-5, rtol=1e-4)
+    records, references = (
         [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        for run in (a, b)
+        for run in (actual, expected)
     )
-    assert len(expected) > 20
-    for ours, theirs in zip(found, expected, strict=True):
-        for name in {"step", "loss", "forward", "backward", "grad_norm"} & theirs.keys():
-            assert ours[name] == pytest.approx(theirs[name], rel=1e-4), (name, theirs["step"])
+    assert len(references) > 20
+    for record, reference in zip(records, references, strict=True):
+        for name in {"step", "loss", "forward", "backward", "grad_norm"} & reference.keys():
+            assert record[name] == pytest.approx(reference[name], rel=1e-4), (name, record["step"])
 
 
-@pytest.mark.parametrize(("processes", "parts"), [(4, 1), (2, 2)])
-def test_several_processes_equal_one(
-    text: Path, tmp_path: Path, config: PretrainConfig, processes: int, parts: int
+@pytest.mark.parametrize(("processes", "accumulate"), [(4, 1), (2, 2)])
+def test_several_processes_equal_a_single_one(
+    text: Path, tmp_path: Path, config: PretrainConfig, processes: int, accumulate: int
 ) -> None:
-    """Four rows with one loss each, in four processes, or in two that accumulate two parts."""
-    done = train_in_processes(processes, text, tmp_path / "many", f"training.accumulate={parts}")
-    assert done.returncode == 0, done.stderr[-3000:]
+    """Four processes with one row each, or two that accumulate the gradients of two rows each."""
+    result = train_in_processes(
+        processes, text, tmp_path / "many", f"training.accumulate={accumulate}"
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
     pretrain([text], tmp_path / "one", config, cache=tmp_path / "c", workers=1, device="cpu")
-    assert_close_runs(tmp_path / "one", tmp_path / "many")
+    assert_close_runs(tmp_path / "many", tmp_path / "one")
 
 
 def test_one_process_resumes_a_run_of_two(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
-    stopped = train_in_processes(2, text, tmp_path / "two", STOP_AT=12)
-    assert stopped.returncode != 0
+    interrupted = train_in_processes(2, text, tmp_path / "two", STOP_AT=12)
+    assert interrupted.returncode != 0
     assert [p.name for p in checkpoint_files(tmp_path / "two" / "checkpoints")] == [
         "step-000000013.safetensors"
     ]
@@ -104,4 +107,4 @@ def test_one_process_resumes_a_run_of_two(
             [text], tmp_path / name, config, cache=tmp_path / "c", workers=1, device="cpu",
             resume=resume,
         )  # fmt: skip
-    assert_close_runs(tmp_path / "one", tmp_path / "two")
+    assert_close_runs(tmp_path / "two", tmp_path / "one")

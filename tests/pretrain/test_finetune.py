@@ -1,4 +1,4 @@
-"""Fine-tuning. Oracles: perplexity measured separately; an uninterrupted run."""
+"""Fine-tuning of the biLM. Oracles: perplexity measured separately; an uninterrupted run."""
 
 import signal
 from dataclasses import replace
@@ -46,7 +46,7 @@ def run(
     return summary, records
 
 
-def test_perplexity_of_the_domain_improves(
+def test_finetuning_lowers_the_perplexity_of_the_domain(
     text: Path, domain: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
     pretrain([text], tmp_path / "base", config, cache=tmp_path / "c", workers=1, device="cpu")
@@ -64,7 +64,9 @@ def test_perplexity_of_the_domain_improves(
     assert tuned.provenance["model"]["steps"] > 0
 
 
-def test_released_weights_get_a_softmax_and_convert_back(domain: Path, tmp_path: Path) -> None:
+def test_weights_without_softmax_are_finetuned_and_written_as_hdf5(
+    domain: Path, tmp_path: Path
+) -> None:
     release = write_release(tmp_path / "r", VARIANTS["usual"])
     before = elmore.load(release.weights_file).bilm.state_dict()
     summary, records = run(release.weights_file, domain, tmp_path / "tuned")
@@ -74,23 +76,23 @@ def test_released_weights_get_a_softmax_and_convert_back(domain: Path, tmp_path:
     tuned = read_language_model(tmp_path / "tuned").model.bilm
     assert any(not torch.equal(tuned.state_dict()[name], before[name]) for name in before)
     write_hdf5(tuned, tmp_path / "w.hdf5", tmp_path / "options.json")
-    again = read_hdf5(tmp_path / "w.hdf5", tmp_path / "options.json")
+    reread = read_hdf5(tmp_path / "w.hdf5", tmp_path / "options.json")
     for name, value in tuned.state_dict().items():
-        torch.testing.assert_close(again.state_dict()[name], value)
+        torch.testing.assert_close(reread.state_dict()[name], value)
 
 
 def test_early_stopping_keeps_the_best_weights(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
-    """Overfitting to one repeated sentence must not make the result worse than the start."""
-    long = replace(config, training=replace(config.training, epochs=4.0))
-    pretrain([text], tmp_path / "base", long, cache=tmp_path / "c", workers=1, device="cpu")
-    (tmp_path / "five.txt").write_text("\n".join(["them them us us them ."] * 20))
+    """Training on one repeated sentence overfits, which must not make held-out perplexity worse."""
+    more_epochs = replace(config, training=replace(config.training, epochs=4.0))
+    pretrain([text], tmp_path / "base", more_epochs, cache=tmp_path / "c", workers=1, device="cpu")
+    (tmp_path / "repeated.txt").write_text("\n".join(["them them us us them ."] * 20))
     (tmp_path / "heldout.txt").write_text(
         "the cat sees it .\na dog likes us .\nmy aunt sees us .\n"
     )
     summary, _ = run(
-        tmp_path / "base", tmp_path / "five.txt", tmp_path / "tuned", "run.patience=2",
+        tmp_path / "base", tmp_path / "repeated.txt", tmp_path / "tuned", "run.patience=2",
         "training.epochs=40", "run.evaluations=20", heldout=tmp_path / "heldout.txt",
     )  # fmt: skip
     assert summary["heldout"]["average"] <= summary["before"]["average"]
@@ -107,7 +109,7 @@ def test_resumed_run_equals_an_uninterrupted_one(
     has_softmax: bool,
     stop_at: int,
 ) -> None:
-    """Interrupted by a real signal, in either phase; the weights are bit-equal."""
+    """The run is interrupted by a real signal in either phase; weights are compared bit for bit."""
     if has_softmax:
         model = tmp_path / "base"
         pretrain([text], model, config, cache=tmp_path / "c", workers=1, device="cpu")
@@ -124,29 +126,29 @@ def test_resumed_run_equals_an_uninterrupted_one(
 
     seen: list[dict[str, object]] = []
 
-    def stop(record: dict[str, object]) -> None:
+    def interrupt(record: dict[str, object]) -> None:
         seen.append(record)
         if len(seen) > stop_at and "loss" in record:
             signal.raise_signal(signal.SIGTERM)
 
-    whole = tune(tmp_path / "whole", lambda _: None)
+    uninterrupted = tune(tmp_path / "uninterrupted", lambda _: None)
     with pytest.raises(InterruptedRunError):
-        tune(tmp_path / "parts", stop)
+        tune(tmp_path / "resumed", interrupt)
     with pytest.raises(InputError, match="exists already"):
-        tune(tmp_path / "parts", lambda _: None)
-    parts = tune(tmp_path / "parts", lambda _: None, resume=True)
-    for name, value in whole.state_dict().items():
-        assert torch.equal(parts.state_dict()[name], value), name
-    assert not (tmp_path / "parts" / "softmax").exists()
-    assert not (tmp_path / "parts" / "checkpoints").exists()
+        tune(tmp_path / "resumed", lambda _: None)
+    resumed = tune(tmp_path / "resumed", lambda _: None, resume=True)
+    for name, value in uninterrupted.state_dict().items():
+        assert torch.equal(resumed.state_dict()[name], value), name
+    assert not (tmp_path / "resumed" / "softmax").exists()
+    assert not (tmp_path / "resumed" / "checkpoints").exists()
 
 
 def test_invalid_requests_are_rejected(domain: Path, tmp_path: Path) -> None:
     release = write_release(tmp_path / "r", VARIANTS["usual"])
-    (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "x").touch()
+    (tmp_path / "existing").mkdir()
+    (tmp_path / "existing" / "x").touch()
     with pytest.raises(InputError, match="exists already"):
-        run(release.weights_file, domain, tmp_path / "there")
+        run(release.weights_file, domain, tmp_path / "existing")
     with pytest.raises(InputError, match="no such model"):
         run(tmp_path / "none", domain, tmp_path / "out")
     with pytest.raises(InputError, match="max_minutes must be positive"):

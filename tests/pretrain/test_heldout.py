@@ -1,4 +1,4 @@
-"""Oracle: a set of sentences."""
+"""Overlap of held-out and training text. Oracle: Python's `in` on the list of sentences."""
 
 from pathlib import Path
 
@@ -11,15 +11,15 @@ from elmore.text.corpus import TextConfig, encode_corpus
 TEXT = [f"word{i % 7} word{i % 5} end{i % 11}" for i in range(60)] + ["a", "a b c d e f g h"]
 
 
-@pytest.mark.parametrize("block", [1, 10, 10_000])
-def test_shared_sentences_are_counted(
-    tmp_path: Path, block: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("chunk", [1, 10, 10_000])
+def test_heldout_sentences_in_the_training_text_are_counted(
+    tmp_path: Path, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heldout, "_TOKENS_AT_ONCE", block)
+    monkeypatch.setattr(heldout, "_TOKENS_AT_ONCE", chunk)
     (tmp_path / "t.txt").write_text("\n".join(TEXT))
     lines = TextConfig(tokenizer="whitespace", sentences="lines")
     corpus = encode_corpus([tmp_path / "t.txt"], tmp_path / "c", lines, workers=1)
-    asked = [
+    sentences = [
         *TEXT[::9],
         "word1 word2",
         "end3 word1 word1",
@@ -28,6 +28,6 @@ def test_shared_sentences_are_counted(
         "a",
         "b",
     ]
-    expected = sum(sentence in TEXT for sentence in asked)
-    assert count_shared(corpus, [sentence.split() for sentence in asked]) == expected
+    expected = sum(sentence in TEXT for sentence in sentences)
+    assert count_shared(corpus, [sentence.split() for sentence in sentences]) == expected
     assert count_shared(corpus, [["unseen"]]) == 0

@@ -1,4 +1,4 @@
-"""Oracle: every word's probability by a softmax in numpy, one sentence at a time."""
+"""Perplexity. Oracle: the probability of each word by a softmax in NumPy, sentence by sentence."""
 
 import math
 
@@ -35,54 +35,50 @@ def model(bilm: BiLM) -> LanguageModel:
 
 
 @torch.no_grad()
-def by_hand(model: LanguageModel) -> tuple[float, float]:
+def numpy_perplexity(model: LanguageModel) -> tuple[float, float]:
     weight, bias = model.softmax.weight.numpy(), model.softmax.bias.numpy()
-    sums, count = [0.0, 0.0], 0
+    nll, count = [0.0, 0.0], 0
     for words in filter(None, SENTENCES):
         top = model.bilm(*encode_sentences([words])).layers[0, -1].numpy()
-        framed = [VOCABULARY.number(w) for w in ["<S>", *words, "</S>"]]
+        ids = [VOCABULARY.number(w) for w in ["<S>", *words, "</S>"]]
         D = top.shape[-1] // 2
         for k in range(len(words) + 1):
-            for d, (h, target) in enumerate(
-                [(top[k, :D], framed[k + 1]), (top[k + 1, D:], framed[k])]
-            ):
+            for d, (h, target) in enumerate([(top[k, :D], ids[k + 1]), (top[k + 1, D:], ids[k])]):
                 logits = weight @ h + bias
-                sums[d] -= logits[target] - np.log(np.exp(logits).sum())
+                nll[d] -= logits[target] - np.log(np.exp(logits).sum())
             count += 1
-    return math.exp(sums[0] / count), math.exp(sums[1] / count)
+    return math.exp(nll[0] / count), math.exp(nll[1] / count)
 
 
 @pytest.mark.parametrize("smallest", [1, 2**16], ids=["packed", "plain"])
 @pytest.mark.parametrize("batch_words", [1, 30, 10_000])
-def test_perplexity_of_both_directions(
+def test_forward_and_backward_perplexity_equal_numpy(
     model: LanguageModel, batch_words: int, smallest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "_MIN_WEIGHTS", smallest)
-    monkeypatch.setattr(softmax, "_LOGITS_AT_ONCE", 5 * len(VOCABULARY))  # in parts of 5 rows
-    found = measure_perplexity(model, VOCABULARY, SENTENCES, batch_words=batch_words)
-    forward, backward = by_hand(model)
-    assert found.forward == pytest.approx(forward, rel=1e-5)
-    assert found.backward == pytest.approx(backward, rel=1e-5)
-    assert found.average == pytest.approx((forward + backward) / 2, rel=1e-5)
-    assert found.tokens == sum(len(words) + 1 for words in SENTENCES if words)
-    assert found.unknown == pytest.approx(2 / 29)
+    monkeypatch.setattr(cpu, "_SMALLEST", smallest)
+    monkeypatch.setattr(packed, "_LOGITS_AT_ONCE", 5 * len(VOCABULARY))  # chunks of 5 rows
+    actual = measure_perplexity(model, VOCABULARY, SENTENCES, batch_words=batch_words)
+    forward, backward = numpy_perplexity(model)
+    assert actual.forward == pytest.approx(forward, rel=1e-5)
+    assert actual.backward == pytest.approx(backward, rel=1e-5)
+    assert actual.average == pytest.approx((forward + backward) / 2, rel=1e-5)
+    assert actual.tokens == sum(len(words) + 1 for words in SENTENCES if words)
+    assert actual.unknown == pytest.approx(2 / 29)
 
 
-def test_the_order_of_sentences_does_not_matter_and_a_call_is_repeatable(
-    model: LanguageModel,
-) -> None:
+def test_result_is_deterministic_and_independent_of_sentence_order(model: LanguageModel) -> None:
     first = measure_perplexity(model, VOCABULARY, SENTENCES)
     assert measure_perplexity(model, VOCABULARY, SENTENCES) == first
-    turned = measure_perplexity(model, VOCABULARY, SENTENCES[::-1])
-    assert turned.average == pytest.approx(first.average, rel=1e-6)
+    in_reverse = measure_perplexity(model, VOCABULARY, SENTENCES[::-1])
+    assert in_reverse.average == pytest.approx(first.average, rel=1e-6)
 
 
-def test_a_training_model_stays_one(model: LanguageModel) -> None:
+def test_training_mode_is_kept(model: LanguageModel) -> None:
     model.train()
     measure_perplexity(model, VOCABULARY, SENTENCES)
     assert model.training
 
 
-def test_no_sentences_are_refused(model: LanguageModel) -> None:
+def test_text_without_words_is_rejected(model: LanguageModel) -> None:
     with pytest.raises(InputError, match="no sentences"):
         measure_perplexity(model, VOCABULARY, [[]])

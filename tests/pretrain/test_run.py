@@ -1,4 +1,4 @@
-"""Pre-training runs. Oracle: an uninterrupted run."""
+"""Pre-training runs. Oracles: an uninterrupted run; a run without gradient accumulation."""
 
 import json
 import os
@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 import elmore
 from elmore.checkpoint.language_model import read_language_model
 from elmore.errors import InputError
+from elmore.pretrain import loop
 from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.loop import DivergedError
 from elmore.pretrain.run import pretrain
@@ -33,15 +34,15 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def assert_equal_runs(a: Path, b: Path) -> None:
-    """Compare weights and metrics, except times, bit for bit."""
+    """Compare weights and metrics bit for bit, except for times."""
     first, second = weights(a), weights(b)
     assert first.keys() == second.keys()
     for name in first:
         assert torch.equal(first[name], second[name]), name
-    timed = {"seconds", "tokens_per_second"}
+    times = {"seconds", "tokens_per_second"}
     metrics = [
         [
-            {k: v for k, v in json.loads(line).items() if k not in timed}
+            {k: v for k, v in json.loads(line).items() if k not in times}
             for line in (folder / "metrics.jsonl").read_text().splitlines()
         ]
         for folder in (a, b)
@@ -49,7 +50,7 @@ def assert_equal_runs(a: Path, b: Path) -> None:
     assert metrics[0] == metrics[1]
 
 
-def test_run_lowers_perplexity_and_writes_a_model(
+def test_run_lowers_heldout_perplexity_and_writes_a_model(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
     records = []
@@ -71,50 +72,38 @@ def test_run_lowers_perplexity_and_writes_a_model(
     assert len(saved.vocabulary) == summary["vocabulary"]
 
 
-def test_repeated_run_is_bit_equal(text: Path, tmp_path: Path, config: PretrainConfig) -> None:
+def test_repeated_run_is_bit_identical(text: Path, tmp_path: Path, config: PretrainConfig) -> None:
     for name in ("a", "b"):
         pretrain([text], tmp_path / name, config, cache=tmp_path / "c", workers=1, device="cpu")
     assert_equal_runs(tmp_path / "a", tmp_path / "b")
 
 
-def test_gradient_accumulation_gives_the_same_weights(
-    text: Path, tmp_path: Path, config: PretrainConfig
+@pytest.mark.parametrize("accumulate", [2, 4])
+def test_accumulated_gradients_are_the_mean_over_the_batch(
+    text: Path, tmp_path: Path, config: PretrainConfig, accumulate: int
 ) -> None:
-    still = replace(config, bilm=replace(config.bilm, dropout=0.0))
-    for name, parts in (("a", 1), ("b", 2)):
-        split = replace(still, training=replace(still.training, accumulate=parts))
-        pretrain([text], tmp_path / name, split, cache=tmp_path / "c", workers=1, device="cpu")
-    first, second = weights(tmp_path / "a"), weights(tmp_path / "b")
-    for name in first:
-        torch.testing.assert_close(first[name], second[name], atol=1e-4, rtol=1e-3)
-
-
-@pytest.mark.parametrize("parts", [2, 4])
-def test_accumulated_gradients_are_a_mean(
-    text: Path, tmp_path: Path, config: PretrainConfig, parts: int
-) -> None:
-    """Adagrad without clipping: its first steps are proportional to the gradient."""
-    whole = replace(
+    """Without clipping, the first steps of Adagrad are proportional to the gradient."""
+    plain = replace(
         config,
         bilm=replace(config.bilm, dropout=0.0),
         training=replace(config.training, optimizer="adagrad", lr=0.2, clip_norm=1e9, epochs=0.5),
         run=replace(config.run, log_steps=1),
     )
-    split = replace(whole, training=replace(whole.training, accumulate=parts))
-    records: dict[str, list[dict]] = {"whole": [], "split": []}
-    for name, settings in (("whole", whole), ("split", split)):
+    accumulated = replace(plain, training=replace(plain.training, accumulate=accumulate))
+    records: dict[str, list[dict]] = {"plain": [], "accumulated": []}
+    for name, settings in (("plain", plain), ("accumulated", accumulated)):
         pretrain(
             [text], tmp_path / name, settings, cache=tmp_path / "c", workers=1, device="cpu",
             report=records[name].append,
         )  # fmt: skip
     norms, losses = (
-        [[r[key] for r in records[name] if key in r] for name in ("whole", "split")]
+        [[r[key] for r in records[name] if key in r] for name in ("plain", "accumulated")]
         for key in ("grad_norm", "loss")
     )
     assert len(norms[0]) > 10
     assert norms[1] == pytest.approx(norms[0], rel=1e-4)
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
-    first, second = weights(tmp_path / "whole"), weights(tmp_path / "split")
+    first, second = weights(tmp_path / "plain"), weights(tmp_path / "accumulated")
     for name in first:
         torch.testing.assert_close(first[name], second[name], atol=1e-5, rtol=1e-4)
 
@@ -151,25 +140,27 @@ def command(text: Path, folder: Path, *more: str, **env: object) -> subprocess.C
     ("signum", "env"),
     [(signal.SIGTERM, {}), (signal.SIGKILL, {"SAVE_AT": 17})],
 )
-def test_killed_run_resumes_bit_equal(text: Path, tmp_path: Path, signum: int, env: dict) -> None:
-    """Killed by a real signal in one process, and resumed in another."""
-    assert command(text, tmp_path / "whole").returncode == 0
+def test_resumed_run_is_bit_identical_to_an_uninterrupted_one(
+    text: Path, tmp_path: Path, signum: int, env: dict
+) -> None:
+    """The run is killed by a real signal and resumed in a new process."""
+    assert command(text, tmp_path / "uninterrupted").returncode == 0
     killed = command(text, tmp_path / "killed", STOP_AT=23, SIGNAL=int(signum), **env)
     assert killed.returncode == (130 if signum == signal.SIGTERM else -9), killed.stderr
     assert checkpoint_files(tmp_path / "killed" / "checkpoints")
     assert not (tmp_path / "killed" / "config.json").exists()
-    refused = command(text, tmp_path / "killed")
-    assert refused.returncode == 2
-    assert "exists already" in refused.stderr
+    rejected = command(text, tmp_path / "killed")
+    assert rejected.returncode == 2
+    assert "exists already" in rejected.stderr
     resumed = command(text, tmp_path / "killed", "--resume")
     assert resumed.returncode == 0, resumed.stderr
     assert f"resuming from step {env.get('SAVE_AT', 24)}" in resumed.stdout
-    assert_equal_runs(tmp_path / "whole", tmp_path / "killed")
+    assert_equal_runs(tmp_path / "uninterrupted", tmp_path / "killed")
 
 
 def interrupted_run(text: Path, folder: Path, config: PretrainConfig) -> None:
-    """Write a checkpoint in every step and stop at step 15."""
-    eager = replace(config, run=replace(config.run, checkpoint_minutes=0.0))
+    """Write a checkpoint in every step and interrupt the run at step 15."""
+    checkpoint_every_step = replace(config, run=replace(config.run, checkpoint_minutes=0.0))
 
     def report(record: dict) -> None:
         if record.get("step") == 15:
@@ -177,7 +168,13 @@ def interrupted_run(text: Path, folder: Path, config: PretrainConfig) -> None:
 
     with pytest.raises(InterruptedRunError, match="resume the run to continue"):
         pretrain(
-            [text], folder, eager, cache=folder.parent / "c", workers=1, device="cpu", report=report
+            [text],
+            folder,
+            checkpoint_every_step,
+            cache=folder.parent / "c",
+            workers=1,
+            device="cpu",
+            report=report,
         )
 
 
@@ -195,8 +192,10 @@ def test_damaged_checkpoint_falls_back_to_the_previous_one(
     assert newest.name in notes[0]
     assert "trying the previous checkpoint" in notes[0]
     assert notes[1] == f"resuming from step {int(older.stem.split('-')[1])}"
-    pretrain([text], tmp_path / "whole", config, cache=tmp_path / "c", workers=1, device="cpu")
-    assert_equal_runs(tmp_path / "whole", tmp_path / "run")
+    pretrain(
+        [text], tmp_path / "uninterrupted", config, cache=tmp_path / "c", workers=1, device="cpu"
+    )
+    assert_equal_runs(tmp_path / "uninterrupted", tmp_path / "run")
 
 
 def test_resuming_with_other_settings_is_rejected(
@@ -238,24 +237,24 @@ def test_resuming_with_other_heldout_text_is_rejected(
 def test_early_stopping_survives_an_interruption(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
-    patient = replace(
+    early_stopping = replace(
         config,
         training=replace(config.training, epochs=6.0, lr=0.3),
         run=replace(config.run, patience=2, evaluations=20),
     )
-    interrupted_run(text, tmp_path / "run", patient)
-    for name, resume in (("run", True), ("whole", False)):
+    interrupted_run(text, tmp_path / "run", early_stopping)
+    for name, resume in (("run", True), ("uninterrupted", False)):
         summary = pretrain(
-            [text], tmp_path / name, patient, cache=tmp_path / "c", workers=1, device="cpu",
+            [text], tmp_path / name, early_stopping, cache=tmp_path / "c", workers=1, device="cpu",
             resume=resume,
         )  # fmt: skip
-    assert_equal_runs(tmp_path / "whole", tmp_path / "run")
+    assert_equal_runs(tmp_path / "uninterrupted", tmp_path / "run")
     records = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    actual = [r["heldout"]["average"] for r in records if r.get("heldout")]
-    assert summary["heldout"]["average"] == pytest.approx(min(actual), rel=1e-5)
+    perplexities = [r["heldout"]["average"] for r in records if r.get("heldout")]
+    assert summary["heldout"]["average"] == pytest.approx(min(perplexities), rel=1e-5)
 
 
-def test_signal_in_the_last_step_changes_nothing(
+def test_signal_in_the_last_step_does_not_interrupt_the_run(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
     def report(record: dict) -> None:
@@ -267,6 +266,8 @@ def test_signal_in_the_last_step_changes_nothing(
         report=report,
     )  # fmt: skip
     assert summary["heldout"]
+    pretrain([text], tmp_path / "plain", config, cache=tmp_path / "c", workers=1, device="cpu")
+    assert_equal_runs(tmp_path / "run", tmp_path / "plain")
 
 
 def test_existing_run_is_kept_until_its_replacement_is_complete(
@@ -299,42 +300,43 @@ def test_existing_run_is_kept_until_its_replacement_is_complete(
 
 
 def test_nan_gradient_is_never_saved(text: Path, tmp_path: Path, config: PretrainConfig) -> None:
-    wild = replace(
+    overflowing = replace(
         config,
         training=replace(config.training, loss_scale=1e39),
         run=replace(config.run, checkpoint_minutes=0.0),
     )
     with pytest.raises(DivergedError, match="No checkpoint yet"):
-        pretrain([text], tmp_path / "run", wild, cache=tmp_path / "c", workers=1, device="cpu")
+        pretrain(
+            [text], tmp_path / "run", overflowing, cache=tmp_path / "c", workers=1, device="cpu"
+        )
+    assert not checkpoint_files(tmp_path / "run" / "checkpoints")
 
 
-def test_nan_loss_stops_and_names_the_last_good_checkpoint(
+def test_nan_loss_error_names_the_last_good_checkpoint(
     text: Path, tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from elmore.pretrain import loop
+    train_step = loop.Pretraining._train_step
 
-    real = loop.Pretraining._train_step
-
-    def poisoned(self, *args):
+    def step_with_nan_weights(self, *args):
         if self.step == 12:
             with torch.no_grad():
                 self.model.softmax.bias.fill_(torch.nan)
-        return real(self, *args)
+        return train_step(self, *args)
 
-    monkeypatch.setattr(loop.Pretraining, "_train_step", poisoned)
-    eager = replace(config, run=replace(config.run, checkpoint_minutes=0.0))
+    monkeypatch.setattr(loop.Pretraining, "_train_step", step_with_nan_weights)
+    config = replace(config, run=replace(config.run, checkpoint_minutes=0.0))
     with pytest.raises(DivergedError, match=r"NaN or infinite.*step-000000012.safetensors"):
-        pretrain([text], tmp_path / "run", eager, cache=tmp_path / "c", workers=1, device="cpu")
+        pretrain([text], tmp_path / "run", config, cache=tmp_path / "c", workers=1, device="cpu")
 
 
-def test_time_limit_finishes_the_schedule(
+def test_time_limit_fits_the_learning_rate_schedule(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
-    endless = replace(config, training=replace(config.training, epochs=10_000.0))
+    many_epochs = replace(config, training=replace(config.training, epochs=10_000.0))
     records = []
     began = time.monotonic()
     pretrain(
-        [text], tmp_path / "run", endless, cache=tmp_path / "c", workers=1, device="cpu",
+        [text], tmp_path / "run", many_epochs, cache=tmp_path / "c", workers=1, device="cpu",
         max_minutes=2 / 60, report=records.append,
     )  # fmt: skip
     assert time.monotonic() - began < 30
