@@ -258,7 +258,7 @@ def test_convert_rejects_invalid_input_and_keeps_existing_files(run, folder: Pat
     assert_rejected(run("convert", "model", "-o", "model"), "model exists already")
     Path("not.hdf5").write_text("not HDF5")
     assert_rejected(
-        run("convert", "not.hdf5", "options.json", "-o", "x"), "options.json is not JSON"
+        run("convert", "not.hdf5", "options.json", "-o", "x"), "not a readable HDF5 file"
     )
     assert not Path("x").exists()
     assert Path("options.json").read_text() == "precious"

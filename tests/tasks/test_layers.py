@@ -1,4 +1,4 @@
-"""Cached biLM layers. Oracle: `Embedder.embed`, one sentence at a time."""
+"""Oracle: the embedder itself, sentence by sentence."""
 
 from types import SimpleNamespace
 
@@ -22,49 +22,50 @@ def expected(embedder: Embedder, sentences: list[list[str]]) -> np.ndarray:
     return result
 
 
-def test_cached_layers_equal_those_of_the_embedder(embedder: Embedder) -> None:
-    table = LayerTable(embedder)
-    table.prepare([*SENTENCES, SENTENCES[0]])
+def test_cached_layers_equal_the_embedder(embedder: Embedder) -> None:
+    cache = LayerCache(embedder)
+    cache.prepare([*SENTENCES, SENTENCES[0]])
     for batch in (SENTENCES, SENTENCES[::-1], SENTENCES[1:2], [[]]):
-        actual = table([[words] for words in batch])
-        assert actual.dtype == torch.float32
-        # The cache is in float16, which has 11 significant bits.
-        np.testing.assert_allclose(actual, expected(embedder, batch), rtol=1e-3, atol=1e-6)
+        layers = cache([[words] for words in batch])
+        assert layers.dtype == torch.float32
+        # The cache holds float16, which has a precision of eleven bits.
+        np.testing.assert_allclose(layers, expected(embedder, batch), rtol=1e-3, atol=1e-6)
 
 
-def test_uncached_sentences_are_embedded(embedder: Embedder) -> None:
-    table = LayerTable(embedder)
-    table.prepare(SENTENCES[:1])
+def test_layers_of_new_sentences_are_computed(embedder: Embedder) -> None:
+    cache = LayerCache(embedder)
+    assert not cache([[[]]]).any()
+    cache.prepare(SENTENCES[:1])
     new = [SENTENCES[0], ["a", "new", "one"], []]
-    actual = table([[words] for words in new])
-    np.testing.assert_allclose(actual, expected(embedder, new), rtol=1e-5, atol=1e-6)
+    layers = cache([[words] for words in new])
+    np.testing.assert_allclose(layers, expected(embedder, new), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("prepared", [True, False])
 def test_sentences_of_a_text_are_embedded_independently(embedder: Embedder, prepared: bool) -> None:
-    table = LayerTable(embedder)
+    cache = LayerCache(embedder)
     if prepared:
-        table.prepare(SENTENCES)
-    actual = table([SENTENCES[:2], SENTENCES[2:]])
+        cache.prepare(SENTENCES)
+    layers = cache([SENTENCES[:2], SENTENCES[2:]])
     first, second = (np.concatenate(embedder.embed(s), 1) for s in (SENTENCES[:2], SENTENCES[3:]))
-    np.testing.assert_allclose(actual[0], first, rtol=1e-3, atol=1e-6)
-    np.testing.assert_allclose(actual[1, :, :2], second, rtol=1e-3, atol=1e-6)
-    assert not actual[1, :, 2:].any()
+    np.testing.assert_allclose(layers[0], first, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(layers[1, :, :2], second, rtol=1e-3, atol=1e-6)
+    assert not layers[1, :, 2:].any()
 
 
-def test_repeated_sentences_are_embedded_once(embedder: Embedder) -> None:
+def test_repeated_sentences_are_computed_once(embedder: Embedder) -> None:
     seen = []
 
     def watch(sentences):
-        for sentence in sentences:
-            seen.append(sentence)
-            yield sentence
+        for words in sentences:
+            seen.append(words)
+            yield words
 
     LayerCache(embedder).prepare([["a"], ["b"], ["a"], ["a"]], watch)
     assert sorted(seen) == [["a"], ["b"]]
 
 
-def test_table_larger_than_the_free_disk_space_is_rejected(
+def test_cache_larger_than_the_disk_is_refused(
     embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=100))
