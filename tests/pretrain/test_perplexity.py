@@ -55,8 +55,8 @@ def numpy_perplexity(model: LanguageModel) -> tuple[float, float]:
 def test_forward_and_backward_perplexity_equal_numpy(
     model: LanguageModel, batch_words: int, smallest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "_SMALLEST", smallest)
-    monkeypatch.setattr(packed, "_LOGITS_AT_ONCE", 5 * len(VOCABULARY))  # chunks of 5 rows
+    monkeypatch.setattr(cpu, "_MIN_WEIGHTS", smallest)
+    monkeypatch.setattr(softmax, "_LOGITS_AT_ONCE", 5 * len(VOCABULARY))  # chunks of 5 rows
     actual = measure_perplexity(model, VOCABULARY, SENTENCES, batch_words=batch_words)
     forward, backward = numpy_perplexity(model)
     assert actual.forward == pytest.approx(forward, rel=1e-5)
