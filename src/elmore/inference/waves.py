@@ -31,7 +31,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from elmore.bilm.kernels import multiply
-from elmore.bilm.kernels.gates import TILE_COLUMNS, TILE_ROWS, gates, own_tile, parts_of
+from elmore.bilm.kernels.gates import TILE_COLUMNS, TILE_ROWS, gates, num_parts, tile_indices
 from elmore.bilm.lstm import ProjectedLSTM
 
 
@@ -53,7 +53,7 @@ class Waves:
         self._bias = torch.stack([lstm.input.bias.detach().float() for lstm in lstms])
         projections = (cast("nn.Linear", lstm.project) for lstm in lstms)
         p = torch.stack([linear.weight.detach().T for linear in projections])  # (2L, H, D)
-        self._p_parts = p.reshape(len(p) * parts_of(p.shape[1]), -1, p.shape[2]).contiguous()
+        self._p_parts = p.reshape(len(p) * num_parts(p.shape[1]), -1, p.shape[2]).contiguous()
         self._cell_clip, self._projection_clip = (
             bound if bound is not None else float("inf")
             for bound in (lstms[0].cell_clip, lstms[0].projection_clip)
@@ -126,7 +126,7 @@ def _pass_on(
     RESIDUAL on add their input.
     """
     lane = tl.program_id(2).to(tl.int64)
-    row, column, mask = own_tile(B, D, ROWS, COLUMNS)
+    row, column, mask = tile_indices(B, D, ROWS, COLUMNS)
     h = tl.zeros((ROWS, COLUMNS), tl.float32)
     for s in tl.static_range(S):
         h += tl.load(parts + ((lane * S + s) * B + row) * D + column, mask, 0)

@@ -15,7 +15,7 @@ from torch import Tensor
 TILE_ROWS, TILE_COLUMNS = 32, 64  # the tile of a matrix that one thread block computes
 
 
-def parts_of(cell_dim: int) -> int:
+def num_parts(cell_dim: int) -> int:
     """Return S, the number of parts into which a projection splits its sum over H (split-K).
 
     A matrix product with few rows and a long sum leaves most of the device idle. The parts of the
@@ -63,7 +63,7 @@ def tanh(x):
 
 
 @triton.jit
-def own_tile(B, H, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def tile_indices(B, H, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """Return rows, columns and mask of this thread block's tile of a (B, H) matrix."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
@@ -91,7 +91,7 @@ def _gates(
     H: tl.constexpr, S: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     lane = tl.program_id(2).to(tl.int64)
-    row, column, mask = own_tile(B, H, ROWS, COLUMNS)
+    row, column, mask = tile_indices(B, H, ROWS, COLUMNS)
     i, f, g, o = read_gates(pre + lane * pre_lane, bias + lane * 4 * H, row, column, mask, H)
     kept = tl.load(keep + lane * keep_lane + row, row < B, 1) != 0
     before = tl.load(cell + lane * cell_lane + row * H + column, mask & kept, 0)

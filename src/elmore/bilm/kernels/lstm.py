@@ -12,7 +12,7 @@ weights is one product over all tokens, after the loop. Cell states and their gr
 float32. Matrix products use `compute_dtype`.
 
 m P and the gradient of [x; h] are products with few rows and long sums, so their sums are split
-(see `gates.parts_of`).
+(see `gates.num_parts`).
 
 A variable d_x is the gradient of x.
 
@@ -36,10 +36,10 @@ from elmore.bilm.kernels.gates import (
     TILE_COLUMNS,
     TILE_ROWS,
     gates,
-    own_tile,
-    parts_of,
+    num_parts,
     read_gates,
     tanh,
+    tile_indices,
 )
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 
@@ -92,7 +92,7 @@ class _Layer(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         _, T, B, D = x.shape
         H = c.shape[-1]
-        S = parts_of(H)
+        S = num_parts(H)
         make = partial(torch.empty, device=x.device)
         w = make(2, 4 * H, 2 * D, dtype=dtype)
         p = make(2, D, H, dtype=dtype)
@@ -184,7 +184,7 @@ def _project(
 ):  # fmt: skip
     """Compute h = clip(sum of the parts), and store it also beside the x of the next token."""
     d = tl.program_id(2).to(tl.int64)
-    row, column, mask = own_tile(B, D, ROWS, COLUMNS)
+    row, column, mask = tile_indices(B, D, ROWS, COLUMNS)
     h = tl.zeros((ROWS, COLUMNS), tl.float32)
     for s in tl.static_range(S):
         h += tl.load(parts + ((d * S + s) * B + row) * D + column, mask, 0)
@@ -266,7 +266,7 @@ def _unproject(
 ):  # fmt: skip
     """Compute the gradient of h of token t before clipping, and of x of token t + 1."""
     d = tl.program_id(2).to(tl.int64)
-    row, column, mask = own_tile(B, 2 * D, ROWS, COLUMNS)
+    row, column, mask = tile_indices(B, 2 * D, ROWS, COLUMNS)
     grad = tl.zeros((ROWS, COLUMNS), tl.float32)
     for s in tl.static_range(4):
         grad += tl.load(parts + ((d * 4 + s) * B + row) * 2 * D + column, mask, 0)
