@@ -15,6 +15,7 @@ import pytest
 
 import elmore
 from elmore.checkpoint.directory import write_directory
+from elmore.cli import _ARGUMENTS
 from tests.cli.conftest import assert_rejected
 
 TEXT = "The bank raised its rates.\n\nHe sat by the bank of the river.\n"
@@ -250,6 +251,14 @@ def test_converted_models_give_the_same_vectors(run, folder: Path) -> None:
         np.testing.assert_allclose(
             elmore.load(name).embed(["He sat."])[0], expected, atol=tolerance
         )
+
+
+@pytest.mark.parametrize("command", [command.__name__ for command in _ARGUMENTS])
+def test_help_has_an_example_and_names_all_arguments(run, command: str) -> None:
+    output = run(command, "--help").out
+    assert f"elmore {command} " in output.partition("Parameters")[0].partition("\n\n")[2]
+    assert "ARGS" not in output
+    assert "COMMAND" not in output
 
 
 def test_convert_rejects_invalid_input_and_keeps_existing_files(run, folder: Path) -> None:

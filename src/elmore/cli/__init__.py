@@ -5,6 +5,7 @@ Commands import torch and other slow packages when they run, so that `elmore --h
 
 import signal
 import sys
+from collections.abc import Callable
 from typing import NoReturn
 
 from cyclopts import App
@@ -31,10 +32,21 @@ app = App(
     help="ELMo for PyTorch: contextual word vectors.",
     help_epilogue="Run `elmore COMMAND --help` for options and examples.",
 )
-for command in (
-    embed, neighbors, pretrain, finetune, perplexity, train, evaluate, predict, convert, info,
-):  # fmt: skip
-    app.command(command)
+_ARGUMENTS: dict[Callable[..., None], str] = {
+    embed: "--output PATH [OPTIONS] TEXT",
+    neighbors: "--corpus PATH [OPTIONS] QUERY",
+    pretrain: "--output PATH [OPTIONS] FILES...",
+    finetune: "--output PATH [OPTIONS] MODEL FILES...",
+    perplexity: "[OPTIONS] MODEL FILES...",
+    train: "--train PATH... --dev PATH --output PATH [OPTIONS] TASK",
+    evaluate: "[OPTIONS] RUN FILE",
+    predict: "[OPTIONS] RUN [FILE]",
+    convert: "--output PATH [OPTIONS] MODEL [OPTIONS.JSON]",
+    info: "[OPTIONS] [MODEL] [OPTIONS.JSON]",
+}
+for command, arguments in _ARGUMENTS.items():
+    usage = f"Usage: elmore {command.__name__} {arguments}"
+    app.command(command, usage=usage, help_epilogue="")
 
 
 def main() -> None:

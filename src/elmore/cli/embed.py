@@ -69,6 +69,6 @@ def embed(
     else:
         speed = result.words / max(result.seconds, 1e-9)
         print(
-            f"{result.sentences:,} sentences -> {result.file} "
+            f"{result.sentences:,} sentence{'s' if result.sentences != 1 else ''} -> {result.file} "
             f"({result.words:,} words in {result.seconds:.1f} s, {speed:,.0f} words/s)"
         )

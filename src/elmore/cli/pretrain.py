@@ -75,10 +75,7 @@ def pretrain(
 ) -> None:
     """Train a biLM on your own text.
 
-    Examples:
-        elmore pretrain corpus/*.txt -o runs/mine --size medium
-
-        elmore pretrain news.txt.xz -o runs/news --set training.epochs=3 --max-minutes 30
+    Example: `elmore pretrain corpus/*.txt -o runs/mine --size medium --max-minutes 60`
 
     Args:
         files: Text files: .txt, .gz, .xz, .bz2, .zst; raw text, or tokenized text with --set

@@ -41,10 +41,7 @@ def train(
 ) -> None:
     """Train a task on your data, with or without ELMo.
 
-    Examples:
-        elmore train ner --train a.conll --dev b.conll -o runs/ner --vectors glove.6B.100d.txt
-
-        elmore train ner --train a.conll --dev b.conll -o runs/baseline --no-elmo
+    Example: `elmore train ner --train a.conll --dev b.conll -o runs/ner --vectors glove.txt`
 
     Args:
         task: The task to train.
@@ -104,7 +101,8 @@ def train(
     for part, scores in summary["scores"].items():
         print(f"{part:5} {show_scores(scores)}")
     limit = ", stopped by --max-minutes" if summary["cut_short"] else ""
-    print(f"{summary['epochs']} epochs in {summary['seconds']:.0f} s{limit} -> {output}")
+    epochs = f"{summary['epochs']} epoch{'s' if summary['epochs'] != 1 else ''}"
+    print(f"{epochs} in {summary['seconds']:.0f} s{limit} -> {output}")
 
 
 def show_epoch(record: dict[str, Any]) -> None:
