@@ -12,8 +12,8 @@ from elmore.transfer import to_device
 def test_pinned_memory_is_not_reused_before_its_copy_is_complete(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(transfer, "_SLOTS", 3)
-    monkeypatch.setattr(transfer, "_LARGEST_SLOT", 100)
+    monkeypatch.setattr(transfer, "_MAX_BUFFERS", 3)
+    monkeypatch.setattr(transfer, "_MAX_BYTES", 100)
     dtypes = (torch.float32, torch.bfloat16, torch.int64, torch.bool)
     tensors = [torch.arange(n % 50).to(dtypes[n % 4]) for n in range(200)]
     tensors += [torch.empty(2, 0, dtype=torch.int64), torch.empty(0, 3)]

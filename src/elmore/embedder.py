@@ -1,6 +1,6 @@
 """(4) Sentences in, arrays out: what most people use.
 
-J layers, N words of a batch, W words of a sentence, D dim.
+J layers, S sentences, N words, W words of a sentence, D = 2 * config.dim.
 """
 
 import copy
@@ -22,8 +22,7 @@ from elmore.checkpoint.pretrained import Pretrained, read_pretrained
 from elmore.errors import InputError
 from elmore.inference import new_engine
 from elmore.inference.batches import Embedded, SentenceRunner
-from elmore.inference.engine import frozen
-from elmore.mix import max_pool, mean_pool
+from elmore.inference.engine import without_autograd
 from elmore.text.characters import encode_words
 from elmore.text.sentences import (
     EncodeWords,
@@ -63,9 +62,9 @@ def load(
             default the English model that ships with elmore.
         options: The options.json of HDF5 weights; by default the one beside them.
         vocab: The vocabulary of a word-input model.
-        device: `auto` takes a GPU if there is one.
-        precision: `fp32` is exact; `bf16` halves the memory and keeps about three digits; `int8`,
-            for CPUs, is faster still and keeps about two.
+        device: `auto` uses a GPU if there is one.
+        precision: `fp32` is exact; `bf16` halves the memory and keeps about three significant
+            digits; `int8`, for CPUs only, is faster still and keeps about two.
         tokenizer: For sentences given as strings.
         language: ISO 639-1 code, for the rules of the tokenizer.
     """
@@ -81,13 +80,13 @@ def load(
 class Embedder:
     """A frozen biLM that embeds strings or token lists and returns numpy arrays.
 
-    A sentence has one set of vectors, to rounding, whatever else is in its batch and whatever was
-    embedded before. Token vectors are cached from call to call. Several threads may share an
-    embedder.
+    Without `carry_state`, the vectors of a sentence do not depend on its batch or on earlier calls,
+    up to rounding (int8: up to quantization error). Token vectors are cached across calls.
+    Thread-safe.
 
     Args:
         bilm: The model, whose weights are copied; or a function that reads one.
-        vocabulary: The words of a word-input model.
+        vocabulary: The words of a word-input BiLM; a function that reads a model reads them, too.
         provenance: Where the model comes from, saved with it.
         device: See `load`.
         precision: See `load`.
@@ -135,7 +134,7 @@ class Embedder:
     def bilm(self) -> BiLM:
         """The plain PyTorch model: the one passed in, or read from the files on first use.
 
-        Embedding does not use it. `refresh` takes over changes of its weights.
+        Embedding does not use it. After changing its weights, call `refresh`.
         """
         if not isinstance(self._source, BiLM):
             self._source = self._source().bilm.to(self.device)
@@ -228,22 +227,24 @@ class Embedder:
         *,
         layers: Literal["top", "average"] | int = "average",
         pool: Literal["mean", "max"] = "mean",
-    ) -> Float32[np.ndarray, "N D"]:
+    ) -> Float32[np.ndarray, "S D"]:
         """Return one vector per sentence: the mean or the maximum over its words."""
         if pool not in ("mean", "max"):
             raise InputError(f"pool must be mean or max, got {pool!r}")
         if str(layers) == "all":
             raise InputError("a sentence vector has one layer: choose top, average or a number")
-        reduce = mean_pool if pool == "mean" else max_pool
-        rows = []
-        for _, vectors in self.stream(sentences, layers=layers):
-            words = torch.from_numpy(vectors)[None]  # (1, W, D)
-            rows.append(reduce(words, torch.ones(words.shape[:2], dtype=torch.bool))[0].numpy())
-        return np.stack(rows) if rows else np.zeros((0, self.dim), dtype=np.float32)
+        reduce = np.mean if pool == "mean" else np.max
+        vectors = np.zeros((0, self.dim), dtype=np.float32)
+        rows = [
+            reduce(words, axis=0) if len(words) else np.zeros_like(vectors, shape=self.dim)
+            for _, words in self.stream(sentences, layers=layers)
+        ]
+        return np.stack(rows) if rows else vectors
 
-    def word_vectors(self, words: Sequence[str]) -> Float32[np.ndarray, "N d"]:
+    def word_vectors(self, words: Sequence[str]) -> Float32[np.ndarray, "N _"]:
         """Return the vectors x_k of words without context: half the width of layer 0."""
-        with frozen(self.device):
+        self._runner.engine.check_process()
+        with without_autograd(self.device):
             table, rows = self._runner.words.look_up(check_sentence(words, 0))
             return table[to_device(rows, self.device)].float().cpu().numpy()
 
@@ -318,7 +319,7 @@ def _check_iterable(sentences: object) -> None:
 
 
 def check_layers(layers: Layers, num_layers: int) -> None:
-    """Raise unless `layers` names layers of a model with `num_layers` of them."""
+    """Raise `InputError` unless `layers` is valid for a model with `num_layers` layers."""
     names = ("all", "top", "average", *range(num_layers))
     if layers not in names or isinstance(layers, bool):
         raise InputError(
@@ -350,8 +351,8 @@ def find_device(device: Device) -> torch.device:
             f"device must be auto, cpu, cuda or cuda:NUMBER, got {str(device)!r}. Other devices, "
             "such as mps, are not supported: elmore is not tested on them"
         )
-    found = torch.device(device)
-    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+    resolved = torch.device(device)
+    if resolved.type == "cuda" and (resolved.index or 0) >= torch.cuda.device_count():
         count = torch.cuda.device_count()
         raise InputError(f"PyTorch finds {count} GPUs, so there is no {device}; try cpu")
-    return found
+    return resolved

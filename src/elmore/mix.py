@@ -25,7 +25,7 @@ LayerNorm = bool | Literal["token", "allennlp", "bilm-tf"]
 class ScalarMix(nn.Module):
     """ELMo_k = gamma * sum_j s_j h_kj with s = softmax(w), Eq. (1).
 
-    Starts as the plain average of the layers: w = 0, gamma = 1.
+    Learned weights start as the plain average of the layers: w = 0, gamma = 1.
 
     Args:
         num_layers: Layers to mix, L + 1.
@@ -63,12 +63,12 @@ class ScalarMix(nn.Module):
     def forward(
         self, layers: Float[Tensor, "B J T D"], mask: Bool[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T D"]:
-        """Mix the layers. `mask` marks the tokens that a batch-wide layer norm counts."""
+        """Mix the layers. A batch-wide layer norm takes its statistics over `mask` only."""
         if layers.shape[1] != len(self.w):
             raise InputError(f"expected {len(self.w)} layers to mix, got {layers.shape[1]}")
         if self.layer_norm == "token":
-            # Deviation: the released code takes one mean and variance over the whole batch,
-            # so that a sentence's vectors depend on its neighbours.
+            # Deviation: the released code normalizes over the whole batch, so a sentence's vectors
+            # depend on the other sentences.
             layers = F.layer_norm(layers, layers.shape[-1:])
         elif self.layer_norm:
             layers = _normalize_batch(layers, mask)
@@ -97,11 +97,11 @@ class Elmo(nn.Module):
     The biLM runs once however many mixes there are: one for the input of the task RNN and,
     where it helps, another for its output (section 3.3).
 
-    A frozen biLM is a copy, so nothing that happens to the caller's model changes its vectors,
-    and it runs in the engine that `Embedder` uses, also while the task trains.
+    A frozen biLM is copied, so later changes to the caller's model have no effect. It runs in the
+    same engine as `Embedder`, also during training.
 
     Args:
-        bilm: The language model. Copied if frozen, else trained itself.
+        bilm: The language model. Copied if frozen, otherwise trained in place.
         num_mixes: Representations to return.
         weights: See `ScalarMix`.
         layer_norm: See `ScalarMix`.
@@ -154,8 +154,9 @@ class Elmo(nn.Module):
                 f"expected a batch of ids, got {type(batch).__name__}. Encode sentences first: "
                 "elmo(elmore.encode_sentences(sentences))."
             )
-        batch = batch.to(next(self.bilm.parameters()).device)
-        return self.mix(self.run_bilm(*batch).layers, batch.mask)
+        on_device = batch.to(next(self.bilm.parameters()).device)
+        output = self.run_bilm(*(batch if self.frozen else on_device))
+        return self.mix(output.layers, on_device.mask)
 
     def run_bilm(
         self, ids: Int[Tensor, "B T *C"], mask: Bool[Tensor, "B T"], state: BiLMState | None = None
@@ -191,7 +192,7 @@ class Elmo(nn.Module):
         inner = slice(None) if self.keep_boundaries else slice(1, -1)
         outputs = []
         for mix, project in zip(self.mixes, self.projections, strict=True):
-            # The two released programs differ in what a batch-wide norm counts.
+            # AllenNLP's statistics include the boundary tokens, those of bilm-tf do not.
             mixed = mix(layers, mask if mix.layer_norm == "allennlp" else words)[:, inner]
             outputs.append(self.dropout(project(mixed)) * kept[:, inner, None])
         return outputs

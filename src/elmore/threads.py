@@ -9,8 +9,8 @@ def limit_spinning() -> None:
 
     GNU OpenMP keeps threads spinning between parallel regions, which takes the CPU away from other
     processes: two that embed on the same cores slow each other down many times over. The value is
-    the one that GNU OpenMP itself uses when a process has more threads than cores. It is read when
-    torch is imported, so this has an effect only before, and a value set by the user stays.
+    the one that GNU OpenMP uses when there are more threads than cores. libgomp reads it when torch
+    is imported, so call this before. A value set by the user is kept.
     """
     if "torch" not in sys.modules:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")

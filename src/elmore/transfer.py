@@ -7,20 +7,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_SLOTS = 32  # copies under way at once
-_LARGEST_SLOT = 2**22  # bytes; larger copies are rare and not worth keeping memory for
+_MAX_BUFFERS = 32  # copies in flight
+_MAX_BYTES = 2**22  # of a buffer; larger copies are rare and not worth keeping memory for
 
 
 def to_device(array: np.ndarray | Tensor, device: torch.device) -> Tensor:
     """Copy to a device without waiting for the work queued there."""
     tensor = torch.as_tensor(array)
     if device.type == "cuda" and not tensor.is_cuda and tensor.numel():
-        return _slots.copy(tensor, device)
+        return _buffers.copy(tensor, device)
     return tensor.to(device)
 
 
-class _Slots(local):
-    """Pinned memory for copies to a device, reused, per thread.
+class _StagingBuffers(local):
+    """A ring of pinned staging buffers, one ring per thread.
 
     PyTorch caches pinned memory too, but a small request to its allocator waits while another
     thread allocates a large block, which takes a quarter of a second.
@@ -36,18 +36,18 @@ class _Slots(local):
         np.copyto(memory[: len(data)].numpy(), data.numpy())
         pinned = memory[: len(data)].view(tensor.dtype).view(tensor.shape)
         copied = pinned.to(device, non_blocking=True)
-        if len(memory) <= _LARGEST_SLOT:
+        if len(memory) <= _MAX_BYTES:
             self._used.append((memory, torch.cuda.current_stream(device).record_event()))
         return copied
 
     def _take(self, size: int) -> Tensor:
         """Return at least `size` bytes of pinned memory that no copy uses."""
-        if size <= _LARGEST_SLOT and len(self._used) >= _SLOTS:
-            memory, copied = self._used.popleft()
-            copied.synchronize()
+        if size <= _MAX_BYTES and len(self._used) >= _MAX_BUFFERS:
+            memory, done = self._used.popleft()
+            done.synchronize()
             if len(memory) >= size:
                 return memory
         return torch.empty(size, dtype=torch.uint8, pin_memory=True)
 
 
-_slots = _Slots()
+_buffers = _StagingBuffers()

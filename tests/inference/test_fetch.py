@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from elmore.inference import fetch
-from elmore.inference.fetch import Fetcher, by_sentence, lend
+from elmore.inference.fetch import Fetcher, by_sentence, to_numpy
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
@@ -17,22 +17,22 @@ DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 def test_each_sentence_gets_the_array_of_its_words(
     device: str, dtype: torch.dtype, lengths: list[int], layers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch, "_MIN_LOAN_BYTES", 100)
+    monkeypatch.setattr(fetch, "_MIN_PINNED_BYTES", 100)
     monkeypatch.setattr(
-        fetch, "_MAX_LENT_BYTES", 10_000
+        fetch, "_MAX_PINNED_BYTES", 10_000
     )  # sizes that are lent, copied, and too large to lend
     tensors = [torch.randn(*layers, sum(lengths), 3, dtype=dtype) for _ in range(5)]
     with Fetcher() as fetcher:
         started = [fetcher.start(x.to(device), lengths) for x in tensors]
         for tensor, fetch_arrays in zip(tensors, started, strict=True):
             parts = tensor.split(lengths, dim=-2)
-            for part, array in zip(parts, fetch_arrays(), strict=True):
+            for part, array in zip(parts, fetch_arrays, strict=True):
                 np.testing.assert_array_equal(array, part.numpy(), strict=True)
 
 
 def test_arrays_from_a_cpu_own_their_memory() -> None:
     with Fetcher() as fetcher:
-        for array in fetcher.start(torch.randn(3, 5, 2), [2, 3])():
+        for array in fetcher.start(torch.randn(3, 5, 2), [2, 3]):
             assert array.flags.owndata
             assert array.flags.c_contiguous
 
@@ -43,23 +43,23 @@ def test_by_sentence_groups_the_layers_of_each_sentence() -> None:
 
 
 def test_memory_is_lent_until_its_last_view_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "_MIN_LOAN_BYTES", 8)
-    monkeypatch.setattr(fetch, "_MAX_LENT_BYTES", 32)
+    monkeypatch.setattr(fetch, "_MIN_PINNED_BYTES", 8)
+    monkeypatch.setattr(fetch, "_MAX_PINNED_BYTES", 32)
 
     def is_lent(tensor: torch.Tensor, array: np.ndarray) -> bool:
         np.testing.assert_array_equal(array, tensor.numpy(), strict=True)
         return np.shares_memory(array, tensor.numpy())
 
     small, first, second, third = (torch.arange(n, dtype=torch.int16) for n in (3, 8, 8, 8))
-    assert not is_lent(small, lend(small))
-    kept = lend(first)
-    also_kept = lend(second)
+    assert not is_lent(small, to_numpy(small))
+    kept = to_numpy(first)
+    also_kept = to_numpy(second)
     assert is_lent(first, kept)
     assert is_lent(second, also_kept)
-    assert not is_lent(third, lend(third))
+    assert not is_lent(third, to_numpy(third))
     view = kept.reshape(2, 4)[1:]
     del kept
-    assert not is_lent(third, lend(third))
+    assert not is_lent(third, to_numpy(third))
     np.testing.assert_array_equal(view, [[4, 5, 6, 7]])
     del view
-    assert is_lent(third, lend(third))
+    assert is_lent(third, to_numpy(third))

@@ -23,8 +23,7 @@ class LSTMState(NamedTuple):
 class ProjectedLSTM(nn.Module):
     """LSTM whose H-dimensional hidden output is projected to D dimensions (Sak et al., 2014).
 
-    The state is an argument and a result. The module itself keeps none, so equal arguments give
-    equal results.
+    Stateless: the LSTM state is passed in and returned.
     """
 
     def __init__(

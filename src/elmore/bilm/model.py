@@ -61,7 +61,7 @@ class BiLM(nn.Module):
         mask: Bool[Tensor, "B T"],
         state: BiLMState | None = None,
     ) -> BiLMOutput:
-        """Return all layers for token vectors x_k that were computed before."""
+        """Return all layers for precomputed token vectors x_k."""
         lengths = mask.sum(dim=1)
         h_forward, forward_state = self.run_direction(0, x, mask, state)
         h_backward, backward_state = self.run_direction(1, flip(x, lengths), mask, state)

@@ -75,10 +75,10 @@ class CharEncoder(nn.Module):
 
 
 def word_ends(ids: Int[Tensor, "N C"]) -> Int[Tensor, " N"]:
-    """Return the number of characters of each word, without its padding: [b a t _ _ _] -> 3.
+    """Return the index at which the padding of each word starts: [b a t _ _ _] -> 3.
 
-    All windows of a filter that start in the padding have the same value. So max-pooling needs
-    only the windows that start at or before the end of the word.
+    The last id counts as padding, so the result is at most C - 1. All windows of a filter that
+    start in the padding are equal, so max-pooling needs only those that start at or before it.
     """
     position = torch.arange(1, ids.shape[1] + 1, dtype=torch.int32, device=ids.device)
     return ((ids != ids[:, -1:]) * position).amax(dim=1)

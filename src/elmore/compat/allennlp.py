@@ -128,8 +128,8 @@ class Elmo(nn.Module):
         requires_grad: Fine-tune the biLM.
         do_layer_norm: Normalize each layer over the batch, as AllenNLP does.
         dropout: Dropout rate of each representation.
-        vocab_to_cache: Words that `word_inputs` refers to by index. Not needed for speed: the
-            token vectors of all words are cached.
+        vocab_to_cache: Words that `word_inputs` refers to by index; index 0 is padding. Not needed
+            for speed: the token vectors of all words are cached.
         keep_sentence_boundaries: Also return the vectors of `<S>` and `</S>`.
         scalar_mix_parameters: Fixed layer weights, before the softmax.
         module: A biLM to use instead of the files.
@@ -179,7 +179,7 @@ class Elmo(nn.Module):
         return self
 
     def __getattr__(self, name: str) -> Any:
-        """Return `scalar_mix_0`, `scalar_mix_1`, ..., to read or set what they learned."""
+        """Return `scalar_mix_0`, ...: views of the learned parameters; change them in place."""
         number = name.removeprefix("scalar_mix_")
         if number == name or not number.isdecimal() or int(number) >= len(self.elmo.mixes):
             return super().__getattr__(name)

@@ -1,36 +1,37 @@
-"""Engines that run a frozen biLM and own their copy of its weights.
+"""Fast inference with a frozen biLM. `new_engine` returns the fastest engine for a model.
 
-`new_engine` returns the fastest engine for a model and its device.
+words -> WordCache -> table of token vectors, table row of each word -> Engine -> layers
 
-    engine.py       the contract of all engines
+    word_cache.py   words -> token vectors; each distinct word is encoded once
+    engine.py       the interface of all engines
     reference.py    plain PyTorch, on any device
     cpu.py          weight matrices packed for oneDNN or FBGEMM (packed.py)
     cuda.py         Triton kernels in captured CUDA graphs (layout.py, waves.py)
-
-    batches.py      sentences -> numpy arrays, for `Embedder` (fetch.py copies them from a GPU)
+    batches.py      sentences -> numpy arrays, for `Embedder`; fetch.py copies from a GPU
     padded.py       padded batches -> padded layers, for `Elmo`
-    word_cache.py   words -> token vectors, each distinct word encoded once, for both
 """
 
 from elmore.bilm import kernels
 from elmore.bilm.model import BiLM
 from elmore.errors import InputError
+from elmore.inference.cpu import CpuEngine, int8_problem, worth_packing
 from elmore.inference.engine import Engine
+from elmore.inference.reference import ReferenceEngine
 
 
 def new_engine(bilm: BiLM, *, int8: bool = False) -> Engine:
     """Return the fastest engine for a biLM on its device, in its dtype.
 
-    The engine takes the model over and may take it apart to save memory: pass a copy of a model
-    that is still needed.
+    The engine owns the model and may delete its layers to save memory: pass a copy if you still
+    need it.
 
     Args:
         bilm: The model.
-        int8: Multiply the LSTM matrices in int8; needs an x86 CPU.
-    """
-    from elmore.inference.cpu import CpuEngine, int8_problem, worth_packing
-    from elmore.inference.reference import ReferenceEngine
+        int8: Multiply the LSTM matrices in int8.
 
+    Raises:
+        InputError: If int8 is not supported on the device of the model.
+    """
     bilm = bilm.eval().requires_grad_(False)
     weight = next(bilm.parameters())
     if int8:

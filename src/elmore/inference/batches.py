@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from elmore.bilm.model import BiLMState
-from elmore.inference.engine import Engine, frozen
+from elmore.inference.engine import Engine, without_autograd
 from elmore.inference.fetch import Fetcher
 from elmore.inference.word_cache import WordCache
 from elmore.text.sentences import BOS_WORD, EOS_WORD, EncodeWords, frame
@@ -21,7 +21,7 @@ from elmore.text.sentences import BOS_WORD, EOS_WORD, EncodeWords, frame
 _BATCHES_AHEAD = {"cuda": 2}  # computed while the caller works with an earlier one; else none
 
 Select = Callable[[Float[Tensor, "J N D"]], Float[Tensor, "*J N D"]]
-"""Selects layers."""
+"""Selects or averages layers, and converts them to the output dtype."""
 
 
 class Embedded(NamedTuple):
@@ -46,7 +46,7 @@ class Batch(NamedTuple):
 
 
 class SentenceRunner:
-    """Runs sentences through an engine. Several threads may share one.
+    """Runs sentences through an engine. Thread-safe.
 
     Args:
         engine: The frozen biLM.
@@ -56,7 +56,7 @@ class SentenceRunner:
     def __init__(self, engine: Engine, encode_words: EncodeWords) -> None:
         self.engine = engine
         self.words: WordCache[str] = WordCache(engine, encode_words)
-        with frozen(engine.device):
+        with without_autograd(engine.device):
             table, table_rows = self.words.look_up([BOS_WORD, EOS_WORD])
             self._start = engine.start_state(table[table_rows.tolist()])
         if engine.device.type == "cuda":  # threads may use it on streams of their own
@@ -91,19 +91,18 @@ class SentenceRunner:
         self, batches: Iterable[Batch], run: Callable[[Batch], Tensor], select: Select
     ) -> Iterator[Embedded]:
         """Compute batch after batch while earlier results are copied to the host."""
-        pending: deque[tuple[Batch, Callable[[], Iterator[np.ndarray]]]] = deque()
+        pending: deque[Iterator[Embedded]] = deque()
         device = self.engine.device
         max_pending = _BATCHES_AHEAD.get(device.type, 0)
         with Fetcher() as fetcher:
             for batch in batches:
-                with frozen(device):  # not while the caller's iterator or loop body runs
-                    pending.append((batch, fetcher.start(select(run(batch)), batch.lengths)))
+                with without_autograd(device):  # not while the caller's iterator or loop body runs
+                    arrays = fetcher.start(select(run(batch)), batch.lengths)
+                pending.append(map(Embedded, batch.sentences(), arrays))
                 if len(pending) > max_pending:
-                    finished, fetch = pending.popleft()
-                    yield from map(Embedded, finished.sentences(), fetch())
+                    yield from pending.popleft()
             while pending:
-                finished, fetch = pending.popleft()
-                yield from map(Embedded, finished.sentences(), fetch())
+                yield from pending.popleft()
 
 
 def split(sentences: Iterable[Sequence[str]], max_words: int) -> Iterator[Batch]:
@@ -114,7 +113,7 @@ def split(sentences: Iterable[Sequence[str]], max_words: int) -> Iterator[Batch]
     for sentence in sentences:
         words += sentence
         lengths.append(len(sentence))
-        size += len(sentence) + 2
+        size += len(sentence) + 2  # with boundary tokens; also counts empty sentences
         if size >= max_words:
             yield Batch(words, lengths)
             words, lengths, size = [], [], 0

@@ -1,10 +1,10 @@
 """The CPU engine: the layers of the biLM, from weight matrices packed for oneDNN or FBGEMM.
 
-oneDNN multiplies in blocks. It would cut a plain matrix into blocks again for every product, and a
-recurrent layer has one product per step. A packed matrix is cut once.
+oneDNN uses a blocked memory layout. It would reorder a plain matrix for every product, and a
+recurrent layer has one product per step. A packed matrix is reordered once.
 
-Step t of a layer reads token t of every sentence that has one. Sentences are sorted by length,
-longest first, and tokens are stored by step, so each step is a slice and there is no padding:
+Tokens are stored as in a `PackedSequence`: sentences are sorted by length, longest first, and step
+t is a slice with token t of each sentence that has one, so there is no padding:
 
     a b c        step 0  a d f
     d e          step 1  b e
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 from elmore.bilm.model import BiLM, BiLMState
 from elmore.inference.engine import Engine
-from elmore.inference.packed import can_pack, int8_supported, pack_layers, pack_matrix
+from elmore.inference.packed import PackedInt8, PackedLinear, can_pack, int8_supported, pack_layers
 from elmore.inference.reference import encode_by_length
 
 _MIN_WEIGHTS = 2**16  # per matrix; below that, oneDNN's overhead exceeds the gain
@@ -39,16 +39,16 @@ def worth_packing(bilm: BiLM) -> bool:
 
 def int8_problem(device: torch.device) -> str | None:
     """Return why int8 can't run on a device, or None if it can."""
-    if device.type == "cpu" and int8_supported():
-        return None
-    return f"int8 needs an x86 CPU, not {device}; try bf16"
+    if device.type != "cpu":
+        return f"int8 needs a CPU, not {device}; try bf16"
+    return None if int8_supported() else "int8 needs an x86 CPU with FBGEMM; try bf16"
 
 
 class CpuEngine(Engine):
-    """Packed matrices, in float32, bfloat16 or int8.
+    """Runs the biLM with packed matrices, in float32, bfloat16 or int8.
 
-    int8 has one scale per row of a weight matrix and one per product for the activations. It is
-    for the LSTMs alone: words are encoded in float32, each distinct one once.
+    int8 is dynamic quantization, with one scale per weight row and one for the activations of a
+    product. Only the LSTMs use it; words are encoded in float32, each distinct one once.
 
     Args:
         bilm: The model, in float32 or bfloat16. It is taken apart, so that plain and packed
@@ -78,11 +78,11 @@ class CpuEngine(Engine):
         L, D, B = self.config.num_layers, self.config.dim, len(lengths)
         state = state or [lstm.zero_state(B) for lstm in (*self._forward, *self._backward)]
         by_length = np.argsort(-lengths, kind="stable")  # longest sentence first
-        before = [_reorder(one, torch.from_numpy(by_length)) for one in state]
+        before = [_reorder(layer, torch.from_numpy(by_length)) for layer in state]
         inverse = torch.from_numpy(np.argsort(by_length))
         counts = (B - np.cumsum(np.bincount(lengths)))[:-1].tolist()  # tokens of each step
-        words = torch.from_numpy(table_rows)
-        x = table[words]
+        rows = torch.from_numpy(table_rows)
+        x = table[rows]
         layers = x.new_empty(L + 1, len(x), 2 * D)
         torch.cat([x, x], dim=1, out=layers[0])
         after: BiLMState = []
@@ -91,7 +91,7 @@ class CpuEngine(Engine):
             y = x[by_step]
             for j, lstm in enumerate(stack):
                 # Equal words have equal inputs only in the first layer.
-                h, last = lstm(y, counts, before[d * L + j], None if j else words[by_step])
+                h, last = lstm(y, counts, before[d * L + j], None if j else rows[by_step])
                 y = h + y if self.config.residual and j > 0 else h
                 layers[j + 1, :, d * D : (d + 1) * D].index_copy_(0, by_step, y)
                 after.append(_reorder(last, inverse))
@@ -108,13 +108,11 @@ class PackedLSTM:
 
     def __init__(self, lstm: ProjectedLSTM, *, int8: bool = False) -> None:
         bias = _to_gates(lstm.input.bias)
-        self._input = pack_matrix(_to_gates(lstm.input.weight), bias, int8=int8)
-        self._recurrent = pack_matrix(_to_gates(lstm.recurrent.weight), None, int8=int8)
-        self._project = (
-            pack_matrix(2 * lstm.project.weight, None, int8=int8)
-            if isinstance(lstm.project, nn.Linear)
-            else None
-        )
+        pack = PackedInt8 if int8 else PackedLinear
+        self._input = pack(_to_gates(lstm.input.weight), bias)
+        self._recurrent = pack(_to_gates(lstm.recurrent.weight), None)
+        project = lstm.project
+        self._project = pack(2 * project.weight, None) if isinstance(project, nn.Linear) else None
         self._cell_clip, self._projection_clip = lstm.cell_clip, lstm.projection_clip
         self._dim, self._cell_dim, self._dtype = lstm.dim, lstm.cell_dim, bias.dtype
 
@@ -128,7 +126,7 @@ class PackedLSTM:
         x: Float[Tensor, "N D"],
         counts: Sequence[int],
         state: LSTMState,
-        words: Int[Tensor, " N"] | None,
+        rows: Int[Tensor, " N"] | None,
     ) -> tuple[Float[Tensor, "N D"], LSTMState]:
         """Return the output of each token, and the state after each sentence.
 
@@ -136,13 +134,13 @@ class PackedLSTM:
             x: The input of each token, by step.
             counts: The number of tokens of each step.
             state: The state of each sentence, longest sentence first.
-            words: The word of each token, to multiply the inputs of equal words once; None if
-                all inputs differ.
+            rows: The table row of each token, to multiply equal inputs once; None after the first
+                layer.
         """
         h, cell = state.output, 2 * state.cell.float()
         output, last = torch.empty_like(x), torch.empty_like(h)
         start = 0
-        for gates in self._input_gates(x, counts, words):
+        for gates in self._input_gates(x, counts, rows):
             n = len(gates)
             last[n : len(h)] = h[n:]  # of sentences that have ended
             h = self._step(gates, h[:n], cell[:n])
@@ -154,11 +152,10 @@ class PackedLSTM:
     def _step(
         self, gates: Float[Tensor, "n G"], h: Float[Tensor, "n D"], cell: Float[Tensor, "n H"]
     ) -> Float[Tensor, "n D"]:
-        """Return the next output; update `cell`, which holds twice the cell, in place.
+        """Return the next output, and update `cell` in place; it holds 2c.
 
-        tanh(x) = 2 (sigmoid(2x) - 1/2), to seven digits after the decimal point; PyTorch's tanh
-        takes five times as long. The factors of two are exact and cost nothing where they are:
-        `_to_gates` doubles g, `cell` is twice the cell, the projection twice its matrix.
+        tanh(x) = 2 sigmoid(2x) - 1, accurate to 1e-7; PyTorch's tanh takes five times as long. The
+        factors of two are folded in: `_to_gates` doubles g, and the projection matrix is doubled.
         """
         # Products and their sum may be in bfloat16; cells accumulate in float32.
         i, f, o, g = gates.add_(self._recurrent(h)).float().sigmoid_().chunk(4, dim=1)
@@ -172,21 +169,23 @@ class PackedLSTM:
         return h
 
     def _input_gates(
-        self, x: Float[Tensor, "N D"], counts: Sequence[int], words: Int[Tensor, " N"] | None
+        self, x: Float[Tensor, "N D"], counts: Sequence[int], rows: Int[Tensor, " N"] | None
     ) -> Iterator[Float[Tensor, "n G"]]:
         """Yield W x + b of the tokens of each step, computed for many steps at once."""
         max_tokens = _GATE_BYTES // (4 * self._cell_dim * x.element_size())
-        if words is None:
+        if rows is None:
             for start, end, steps in _group_steps(counts, max_tokens):
                 yield from self._input(x[start:end]).split(steps)
             return
-        for start, end, steps in _group_steps(counts, 2 * max_tokens):  # about half are distinct
-            distinct, inverse = words[start:end].unique(return_inverse=True)
+        for start, end, steps in _group_steps(
+            counts, 2 * max_tokens
+        ):  # assumes that half of the words repeat
+            distinct, inverse = rows[start:end].unique(return_inverse=True)
             inputs = x.new_empty(len(distinct), x.shape[1])
             inputs[inverse] = x[start:end]
             gates = self._input(inputs)
-            for rows in inverse.split(steps):
-                yield gates.index_select(0, rows)
+            for words in inverse.split(steps):
+                yield gates.index_select(0, words)
 
 
 def _to_gates(rows: Float[Tensor, "G ..."]) -> Float[Tensor, "G ..."]:

@@ -3,7 +3,7 @@
 A batch of sentences is a table of token vectors, the table row of each token, sentence after
 sentence, and the length of each sentence. An engine sorts, pads or packs the sentences as it needs.
 
-B sentences, N tokens of all sentences, V token vectors, C characters, D dim, J = L + 1 layers.
+B sentences, N tokens of all sentences, V token vectors, D dim, J = L + 1 layers.
 """
 
 import os
@@ -21,18 +21,14 @@ from elmore.bilm.lstm import LSTMState
 from elmore.bilm.model import BiLMState
 from elmore.errors import InputError
 
-
-def _use_one_thread() -> None:
-    torch.set_num_threads(1)
-
-
-# OpenMP's threads do not survive a fork: with more than one, the first parallel region in the child
-# would wait for them forever.
-os.register_at_fork(after_in_child=_use_one_thread)
+# GNU OpenMP's threads do not survive a fork. With more than one thread, the first parallel region
+# in the child would wait for them forever.
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
 class Engine(ABC):
-    """A frozen biLM. Several threads may share one.
+    """A frozen biLM. Thread-safe.
 
     Attributes:
         config: The sizes of the biLM.
@@ -62,7 +58,8 @@ class Engine(ABC):
 
         Args:
             table: Token vectors.
-            table_rows: The table row of each token, boundary tokens included.
+            table_rows: The table row of each token. Include boundary tokens, unless `state` is
+                the state after them.
             lengths: The number of tokens of each sentence.
             state: The state before the first token of each sentence; None for zeros.
         """
@@ -76,8 +73,8 @@ class Engine(ABC):
     ) -> Float[Tensor, "J N 2*D"]:
         """Return the layers of the words of independent sentences, without boundary tokens.
 
-        The state after the opening boundary token is `start`, and no word depends on the closing
-        one.
+        Each direction starts from `start`, the state after its first boundary token: `<S>` for the
+        forward LSTMs, `</S>` for the backward LSTMs. Its last boundary token affects no word.
 
         Args:
             table: Token vectors.
@@ -85,7 +82,8 @@ class Engine(ABC):
             lengths: The number of words of each sentence.
             start: What `start_state` returns.
         """
-        state = [LSTMState(*(x.expand(len(lengths), -1) for x in one)) for one in start]
+        B = len(lengths)
+        state = [LSTMState(h.expand(B, -1), c.expand(B, -1)) for h, c in start]
         return self.run_with_state(table, table_rows, lengths, state)[0]
 
     def start_state(self, boundaries: Float[Tensor, "2 D"]) -> BiLMState:
@@ -116,10 +114,10 @@ class Engine(ABC):
 
 
 @contextmanager
-def frozen(device: torch.device) -> Iterator[None]:
-    """Disable gradients and autocast, whatever the caller has set.
+def without_autograd(device: torch.device) -> Iterator[None]:
+    """Disable autograd, inference mode and autocast, whatever the caller has enabled.
 
-    Results are not inference tensors, so autograd can use them.
+    Results are normal tensors, which autograd can use afterwards.
     """
     with torch.inference_mode(False), torch.no_grad(), torch.autocast(device.type, enabled=False):
         yield

@@ -5,9 +5,8 @@ J layers, N words of a batch, W words of a sentence, D width of a vector.
 
 import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from threading import Lock
 
 import numpy as np
@@ -17,11 +16,11 @@ from torch import Tensor
 
 from elmore.transfer import to_device
 
-# Pinned memory is scarce: only large blocks are handed to the caller without a copy, and only as
-# long as all callers together hold less than the limit.
-_MIN_LOAN_BYTES = 2**24
-_MAX_LENT_BYTES = 2**32
-_loans: list[tuple[weakref.ref[np.ndarray], int]] = []
+# Pinned memory is scarce: callers get it without a copy only for large blocks, and only up to this
+# many bytes in total. Other results are copied to pageable memory.
+_MIN_PINNED_BYTES = 2**24
+_MAX_PINNED_BYTES = 2**32
+_pinned: list[tuple[weakref.ref[np.ndarray], int]] = []
 _lock = Lock()
 
 
@@ -40,29 +39,29 @@ class Fetcher:
 
     def start(
         self, vectors: Float[Tensor, "*J N D"], lengths: Sequence[int]
-    ) -> Callable[[], Iterator[Float[np.ndarray, "*J W D"]]]:
-        """Start to copy the vectors of a batch; call the result to wait for them.
+    ) -> Iterator[Float[np.ndarray, "*J W D"]]:
+        """Start to copy the vectors of a batch; the iterator waits for the copy.
 
         It yields one array per sentence. From a CPU, each owns its memory. From a GPU, they are
         views of one block per batch.
         """
         if not vectors.is_cuda:
             # Copies: a view would keep the vectors of the whole batch in memory.
-            return lambda: (x.numpy().copy() for x in vectors.split(list(lengths), dim=-2))
+            return (x.numpy().copy() for x in vectors.split(list(lengths), dim=-2))
         vectors = by_sentence(vectors, lengths)
         computed = torch.cuda.current_stream(vectors.device).record_event()
-        return partial(_views, self._thread.submit(self._fetch, vectors, computed), lengths)
+        return _views(self._thread.submit(self._fetch, vectors, computed), lengths)
 
     def _fetch(self, vectors: Float[Tensor, "*J N D"], computed: torch.cuda.Event) -> np.ndarray:
         self._stream = self._stream or torch.cuda.Stream(vectors.device)
         with torch.cuda.stream(self._stream):
             self._stream.wait_event(computed)
-            if vectors.nbytes > _MAX_LENT_BYTES:
+            if vectors.nbytes > _MAX_PINNED_BYTES:
                 return vectors.cpu().numpy()
             pinned = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
             pinned.copy_(vectors, non_blocking=True)
             self._stream.record_event().synchronize()
-        return lend(pinned)
+        return to_numpy(pinned)
 
 
 def _views(fetched: "Future[np.ndarray]", lengths: Sequence[int]) -> Iterator[np.ndarray]:
@@ -78,9 +77,9 @@ def _views(fetched: "Future[np.ndarray]", lengths: Sequence[int]) -> Iterator[np
 
 
 def by_sentence(vectors: Float[Tensor, "*J N D"], lengths: Sequence[int]) -> Tensor:
-    """Reorder the rows of vectors: all layers of a sentence, then those of the next.
+    """Reorder from layer-major to sentence-major; the shape does not change.
 
-    [a b c; A B C] with lengths 2 and 1 becomes a b A B c C. The shape stays.
+    [a b c; A B C] with lengths 2 and 1 becomes a b A B c C.
     """
     *layers, N, D = vectors.shape
     J = math.prod(layers)
@@ -94,19 +93,19 @@ def by_sentence(vectors: Float[Tensor, "*J N D"], lengths: Sequence[int]) -> Ten
     return vectors.reshape(J * N, D)[j * N + first + word].view_as(vectors)
 
 
-def lend(pinned: Tensor) -> np.ndarray:
+def to_numpy(pinned: Tensor) -> np.ndarray:
     """Return pinned memory as an array, or a copy in pageable memory if callers hold too much.
 
     PyTorch reuses the memory once the caller has dropped all views of the array.
     """
-    lent = pinned.numpy()
+    block = pinned.numpy()
     with _lock:
-        _loans[:] = [(array, size) for array, size in _loans if array() is not None]
-        held = sum(size for _, size in _loans)
-        if lent.nbytes >= _MIN_LOAN_BYTES and held + lent.nbytes <= _MAX_LENT_BYTES:
-            _loans.append((weakref.ref(lent), lent.nbytes))  # views keep it alive
-            return lent
-    # numpy allocates huge pages, of which there are far fewer to fault in.
-    array = np.empty(lent.shape, lent.dtype)
+        _pinned[:] = [(array, size) for array, size in _pinned if array() is not None]
+        held = sum(size for _, size in _pinned)
+        if block.nbytes >= _MIN_PINNED_BYTES and held + block.nbytes <= _MAX_PINNED_BYTES:
+            _pinned.append((weakref.ref(block), block.nbytes))  # views keep it alive
+            return block
+    # numpy uses huge pages for large arrays, so the copy causes far fewer page faults.
+    array = np.empty(block.shape, block.dtype)
     torch.from_numpy(array).copy_(pinned)
     return array

@@ -8,8 +8,8 @@ independent sentences one after another into rows of about the same length:
     row 1   forward   e f g h        sentence efgh
             backward  h g f e
 
-Sentences with states of their own get a row each. `align` pads them on the left, so that the state
-after the last step is the state after the sentence:
+Sentences that start from different states get one row each. `align` pads them on the left, so that
+the state after the last step is the state after the sentence:
 
     row 0   forward   _ a b c        row 1   forward   e f g h
             backward  _ c b a                backward  h g f e
@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 _MAX_ROWS = 512
-_MULTIPLE = 8  # of T; with a power of two for B, batches have few different shapes
+_MULTIPLE = 8  # of T; B is a power of two, so few shapes occur and few graphs are captured
 
 
 class Layout(NamedTuple):
@@ -41,7 +41,7 @@ class Layout(NamedTuple):
 
 
 def pack(lengths: Int[np.ndarray, " S"]) -> Layout:
-    """Put sentences into up to 512 rows, several per row; the longest decides how many rows."""
+    """Pack sentences into up to 512 rows, each about as long as the longest sentence."""
     rows = min(_MAX_ROWS, int(lengths.sum()) // max(1, int(lengths.max(initial=0))))
     B = 1 << (max(rows, 1).bit_length() - 1)
     start, row, T = _assign_rows(lengths, B)

@@ -1,4 +1,4 @@
-"""Products with weight matrices in the packed layouts of oneDNN and FBGEMM, on a CPU.
+"""Linear and convolutional layers with weights packed for oneDNN or FBGEMM.
 
 I inputs, O outputs.
 """
@@ -25,15 +25,8 @@ def can_pack(dtype: torch.dtype = torch.float32) -> bool:
 
 
 def int8_supported() -> bool:
-    """Return whether this build of PyTorch has int8 products for this CPU."""
+    """Return whether this build of PyTorch can multiply int8 matrices on this CPU."""
     return can_pack() and "x86" in torch.backends.quantized.supported_engines
-
-
-def pack_matrix(
-    weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None, *, int8: bool
-) -> "PackedLinear | PackedInt8":
-    """Pack a matrix in its own dtype, or in int8."""
-    return (PackedInt8 if int8 else PackedLinear)(weight, bias)
 
 
 def pack_layers(module: nn.Module) -> None:
@@ -81,7 +74,7 @@ class PackedConv1d(PackedLinear):
 
 
 class PackedInt8(nn.Module):
-    """x W^T + b in int8, with one scale per row of the matrix and one for all of x."""
+    """x W^T + b in int8: dynamic quantization, per-channel weights, per-tensor activations."""
 
     def __init__(self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None) -> None:
         super().__init__()
@@ -103,10 +96,9 @@ class PackedInt8(nn.Module):
 
 @cache
 def has_vnni() -> bool:
-    """Return whether the CPU adds int8 products in 32 bits.
+    """Return whether the CPU accumulates int8 products in int32 (VNNI).
 
-    Without VNNI, pairs of products are added in 16 bits, which saturate unless activations are
-    reduced to 7 bits.
+    Without VNNI, pairs of products are added in int16 and saturate unless activations use 7 bits.
     """
     try:
         flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")

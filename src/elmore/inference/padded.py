@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from elmore.bilm.model import BiLMOutput, BiLMState, check_ids
-from elmore.inference.engine import Engine, frozen
+from elmore.inference.engine import Engine, without_autograd
 from elmore.inference.word_cache import WordCache
 from elmore.transfer import to_device
 
@@ -24,7 +24,7 @@ class PaddedRunner:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._characters = engine.config.vocab_size is None
+        self._reads_characters = engine.config.vocab_size is None
         self._words: WordCache[bytes | int] = WordCache(engine, self._to_ids)
 
     def __call__(
@@ -37,7 +37,7 @@ class PaddedRunner:
         check_ids(ids, self.engine.config)
         self.engine.check_process()
         (B, T), device = mask.shape, self.engine.device
-        with frozen(device):
+        with without_autograd(device):
             host_mask = mask.cpu().numpy()
             table, table_rows = self._words.look_up(self._to_keys(ids.cpu().numpy()[host_mask]))
             lengths = host_mask.sum(axis=1, dtype=np.int64)
@@ -48,14 +48,14 @@ class PaddedRunner:
             return BiLMOutput(padded.unflatten(0, (B, T)).transpose(1, 2), after)
 
     def _to_keys(self, ids: Int[np.ndarray, "N ..."]) -> Sequence[bytes | int]:
-        """Return something hashable for each token: its word number, or its characters."""
-        if not self._characters:
+        """Return a hashable key for each token: its word id, or the bytes of its character ids."""
+        if not self._reads_characters:
             return ids.tolist()
         rows = np.ascontiguousarray(ids, dtype=np.uint16)
         return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0].tolist()
 
     def _to_ids(self, keys: Sequence[bytes | int]) -> Int[Tensor, "N ..."]:
-        if not self._characters:
+        if not self._reads_characters:
             return torch.tensor(keys)
         ids = np.frombuffer(b"".join(keys), dtype=np.uint16)  # type: ignore[arg-type]
         return torch.from_numpy(ids.reshape(len(keys), -1).astype(np.int64))

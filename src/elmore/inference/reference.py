@@ -21,7 +21,7 @@ from elmore.inference.engine import Engine
 from elmore.text.sentences import group_by_length
 from elmore.transfer import to_device
 
-_ENCODED_AT_ONCE = 128  # words: their filters take 8 kB per character at the paper's size
+_ENCODED_AT_ONCE = 128  # words; the paper's 2048 filters take 8 kB per character
 
 
 def encode_by_length(
@@ -65,12 +65,14 @@ class ReferenceEngine(Engine):
             state = [zeros] * (2 * L)
         after = [LSTMState(h.clone(), c.clone()) for h, c in state]
         ends = np.cumsum(lengths)
-        # Sentences of similar length together, so that padding at most doubles the work.
+        # Group sentences of similar length: less padding, and up to 2 N padded tokens at once.
         for group in group_by_length(lengths.tolist(), 2 * N):
             if not lengths[group].any():
                 continue
             sentences = [torch.arange(ends[i] - lengths[i], ends[i]) for i in group]
-            rows = pad_sequence([torch.from_numpy(table_rows)[s] for s in sentences], True)
+            rows = pad_sequence(
+                [torch.from_numpy(table_rows)[s] for s in sentences], batch_first=True
+            )
             mask = torch.arange(rows.shape[1]) < torch.tensor(lengths[group])[:, None]  # (B, T)
             x = table[to_device(rows, self.device)]  # (B, T, D)
             mask, tokens, in_group = (

@@ -1,21 +1,20 @@
-"""All layers of both directions at once, for inference: four kernels per token.
+"""All LSTMs at once, for inference: four kernel launches per step, for any number of layers.
 
-A layer reads the output of the layer below, so it can work on a token one step later, at the same
-time as that layer works on the next token. Such a step of all layers is a wave:
+Layer 2 works on token t while layer 1 works on token t + 1 (wavefront parallelism). Such a step of
+all layers is a wave:
 
     wave       0   1   2   3
     layer 1    a   b   c
     layer 2        a   b   c
 
-The LSTMs of a wave, L layers of 2 directions, are independent. As 2L lanes they are one batch of
-matrices:
+The 2L LSTMs of a wave are independent, so each product is one batch of matrices:
 
     pre = [x; h] W           one product, input and recurrent weights as one matrix
     c, m = gates(pre, c)     one kernel; starts from a given state where a sentence starts
-    h = clip(m P)            one product, split into parts as in training, and one kernel, which
-                             passes h on to the lane's next token and to the layer above
+    h = clip(m P)            one split-K product (see `num_parts`) and one kernel, which writes h
+                             where the next token and the layer above read it
 
-2 directions, L layers, 2L lanes, T steps, B batch rows, D dim, H cell dim, S parts of a sum.
+2 directions, L layers, T steps, B batch rows, D dim, H cell dim, S parts of a sum.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
@@ -76,25 +75,25 @@ class Waves:
             start_cell: Likewise the cell, in float32.
         """
         T, _, B, D = x.shape
-        lanes, H = len(self._w), self._w.shape[1] // 4
-        L, S = lanes // 2, len(self._p_parts) // lanes
+        num_lstms, H = len(self._w), self._w.shape[1] // 4
+        L, S = num_lstms // 2, len(self._p_parts) // num_lstms
         waves = T + L - 1
         start_output, start_cell = (s.expand(-1, B, -1) for s in (start_output, start_cell))
         make = partial(torch.empty, dtype=x.dtype, device=x.device)
-        keep = torch.ones(waves + 1, lanes, B, dtype=torch.float32, device=x.device)
+        keep = torch.ones(waves + 1, num_lstms, B, dtype=torch.float32, device=x.device)
         for j in range(L):
             keep[j : j + T, 2 * j : 2 * j + 2] = ~starts
-        # Before its first token a lane computes on zeros, and the result is dropped.
-        xh = torch.zeros(2, lanes, B, 2 * D, dtype=x.dtype, device=x.device)
+        # Before its first token a lstm computes on zeros, and the result is dropped.
+        xh = torch.zeros(2, num_lstms, B, 2 * D, dtype=x.dtype, device=x.device)
         xh[0, :2, :, :D] = x[0]
         xh[0, :2, :, D:] = start_output[:2] * starts[0, :, :, None]
-        cell = torch.zeros(lanes, B, H, dtype=torch.float32, device=x.device)
-        pre, m = make(lanes, B, 4 * H), make(lanes * S, B, H // S)
-        h_parts = make(lanes * S, B, D, dtype=torch.float32)
-        out = make(waves, lanes, B, D)
-        end_output, end_cell = make(lanes, B, D), torch.empty_like(cell)
-        residual = 2 if self._residual else lanes  # the first lane that adds its input
-        grid = (triton.cdiv(B, TILE_ROWS), triton.cdiv(D, TILE_COLUMNS), lanes)
+        cell = torch.zeros(num_lstms, B, H, dtype=torch.float32, device=x.device)
+        pre, m = make(num_lstms, B, 4 * H), make(num_lstms * S, B, H // S)
+        h_parts = make(num_lstms * S, B, D, dtype=torch.float32)
+        out = make(waves, num_lstms, B, D)
+        end_output, end_cell = make(num_lstms, B, D), torch.empty_like(cell)
+        residual = 2 if self._residual else num_lstms  # the first lstm that adds its input
+        grid = (triton.cdiv(B, TILE_ROWS), triton.cdiv(D, TILE_COLUMNS), num_lstms)
         for wave in range(waves):
             current, following = xh[wave % 2], xh[1 - wave % 2]
             multiply(current, self._w.mT, pre)
@@ -103,43 +102,40 @@ class Waves:
             _pass_on[grid](
                 h_parts, current, following, x[min(wave + 1, T - 1)], keep[wave + 1], start_output,
                 out[wave], self._projection_clip, B, start_output.stride(0), start_output.stride(1),
-                D, S, lanes, residual, TILE_ROWS, TILE_COLUMNS,
+                D, S, num_lstms, residual, TILE_ROWS, TILE_COLUMNS,
             )  # fmt: skip
-            if (j := wave - T + 1) >= 0:  # layer j has read its last token
+            if (j := wave - T + 1) >= 0:  # layer j + 1 has read its last token
                 end_output[2 * j : 2 * j + 2] = following[2 * j : 2 * j + 2, :, D:]
                 end_cell[2 * j : 2 * j + 2] = cell[2 * j : 2 * j + 2]
         return [*(out[j : j + T, 2 * j : 2 * j + 2] for j in range(L)), end_output, end_cell]
 
 
-# B is not a constant of the compiled kernel: it differs from batch to batch.
-
-
-@triton.jit(do_not_specialize=["B"])
+@triton.jit(do_not_specialize=["B"])  # B changes from batch to batch
 def _pass_on(
-    parts, current, following, x, keep, start, out, clip, B, start_lane, start_row,
-    D: tl.constexpr, S: tl.constexpr, LANES: tl.constexpr, RESIDUAL: tl.constexpr,
+    parts, current, following, x, keep, start, out, clip, B, start_lstm, start_row,
+    D: tl.constexpr, S: tl.constexpr, NUM_LSTMS: tl.constexpr, FIRST_RESIDUAL: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Compute h = clip(sum of the parts), and put it where the next wave reads it.
 
-    `current` and `following` are [x; h] of all lanes in this wave and in the next. Lanes from
-    RESIDUAL on add their input.
+    `current` and `following` are [x; h] of all num_lstms in this wave and in the next. Lanes from
+    FIRST_RESIDUAL on add their input.
     """
-    lane = tl.program_id(2).to(tl.int64)
+    lstm = tl.program_id(2).to(tl.int64)
     row, column, mask = tile_indices(B, D, ROWS, COLUMNS)
     h = tl.zeros((ROWS, COLUMNS), tl.float32)
     for s in tl.static_range(S):
-        h += tl.load(parts + ((lane * S + s) * B + row) * D + column, mask, 0)
+        h += tl.load(parts + ((lstm * S + s) * B + row) * D + column, mask, 0)
     h = tl.minimum(tl.maximum(h, -clip), clip)
-    kept = tl.load(keep + lane * B + row, row < B, 1) != 0
-    at_start = tl.load(start + lane * start_lane + row * start_row + column, mask & (kept == 0), 0)
-    own = (lane * B + row) * 2 * D + column
+    kept = tl.load(keep + lstm * B + row, row < B, 1) != 0
+    at_start = tl.load(start + lstm * start_lstm + row * start_row + column, mask & (kept == 0), 0)
+    own = (lstm * B + row) * 2 * D + column
     tl.store(following + own + D, tl.where(kept, h, at_start).to(following.dtype.element_ty), mask)
-    if lane >= RESIDUAL:
+    if lstm >= FIRST_RESIDUAL:
         h += tl.load(current + own, mask, 0).to(tl.float32)
     h = h.to(out.dtype.element_ty)
-    tl.store(out + (lane * B + row) * D + column, h, mask)
-    if lane < LANES - 2:
-        tl.store(following + own + 4 * B * D, h, mask)
-    if lane < 2:  # the lowest layer reads the text
-        tl.store(following + own, tl.load(x + (lane * B + row) * D + column, mask, 0), mask)
+    tl.store(out + (lstm * B + row) * D + column, h, mask)
+    if lstm < NUM_LSTMS - 2:
+        tl.store(following + own + 4 * B * D, h, mask)  # x of the same direction, one layer up
+    if lstm < 2:  # the first layer reads the next token vector
+        tl.store(following + own, tl.load(x + (lstm * B + row) * D + column, mask, 0), mask)

@@ -1,4 +1,4 @@
-"""A cache of token vectors: each distinct word is encoded once, because context does not matter.
+"""A cache of context-independent token vectors: each distinct word is encoded once.
 
 N words, V rows of the table, C characters, D dim.
 """
@@ -52,26 +52,26 @@ class WordCache(Generic[Word]):
         """Remove all words."""
         with self._lock:
             self._rows: dict[Word, int] = {}
-            self._table = self._empty_table(1).zero_()  # read as filler if there are no words
+            self._table = self._empty_table(0)
             self._filled: torch.cuda.Event | None = None
 
     def look_up(self, words: Sequence[Word]) -> CachedWords:
         """Return the row of each word, encoding those that are new."""
         with self._lock:
             self._wait_for_other_streams()
-            found = self._find(words)
-            missing = np.flatnonzero(found < 0).tolist()
+            rows = self._find(words)
+            missing = np.flatnonzero(rows < 0).tolist()
             if missing:
                 new = list(dict.fromkeys(words[i] for i in missing))
                 if len(self._rows) + len(new) <= len(self._table):
                     self._add(new)
-                    found[missing] = [self._rows[words[i]] for i in missing]
+                    rows[missing] = [self._rows[words[i]] for i in missing]
                 else:
                     self._replace_table(list(dict.fromkeys(words)))
-                    found = self._find(words)
+                    rows = self._find(words)
             if self._table.is_cuda:  # or its memory could be reused while this stream reads it
                 self._table.record_stream(torch.cuda.current_stream(self._engine.device))
-            return CachedWords(self._table, found)
+            return CachedWords(self._table, rows)
 
     def _wait_for_other_streams(self) -> None:
         """Let the current CUDA stream wait until the rows of earlier calls are written."""

@@ -17,7 +17,7 @@ from elmore.bilm.language_model import LanguageModel
 from elmore.errors import InputError
 from elmore.inference import new_engine
 from elmore.inference.batches import Batch, split
-from elmore.inference.engine import frozen
+from elmore.inference.engine import without_autograd
 from elmore.inference.word_cache import WordCache
 from elmore.text.characters import encode_words
 from elmore.text.sentences import frame
@@ -91,7 +91,7 @@ class _Scorer:
         # At <S> w1 .. wn the forward LM predicts w1 .. wn </S>, the backward LM the reverse.
         has_next = to_device(np.flatnonzero(~last), device)
         targets = to_device(self._vocabulary.encode_words(words) - 1, device)
-        with frozen(device):
+        with without_autograd(device):
             layers, _ = self._engine.run_with_state(*self._words.look_up(words), lengths)
             forward, backward = layers[-1].chunk(2, dim=-1)
             nlls = (

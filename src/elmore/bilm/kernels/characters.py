@@ -48,14 +48,14 @@ def encode(encoder: CharEncoder, ids: Int[Tensor, "N C"]) -> Float[Tensor, "N D"
         encoder.embed.weight,
         filters,
         torch.cat(biases),
-        _to_device(widths, ids.device),
+        _widths_on(widths, ids.device),
         compute_dtype(filters),
     )
     return encoder.project(encoder.highways(encoder.activation(pooled)))
 
 
 @cache  # a copy from the host would synchronize, and cannot be captured in a CUDA graph
-def _to_device(widths: tuple[int, ...], device: torch.device) -> Tensor:
+def _widths_on(widths: tuple[int, ...], device: torch.device) -> Tensor:
     return torch.tensor(widths, dtype=torch.int32, device=device)
 
 
@@ -195,4 +195,4 @@ def _character_gradient(
         mask = (words[:, None] < N) & (k < K) & (k < (C - position) * E)
         to = d_x + position * E + k
         tl.store(to, tl.load(to, mask, 0) + total, mask)
-        tl.debug_barrier()
+        tl.debug_barrier()  # the next window reads what other threads stored here

@@ -1,7 +1,7 @@
 """The gates of an LSTM step, shared by the training and the inference kernels.
 
-A batch of LSTMs runs in parallel, one per lane: the two directions of a layer in training, all
-layers of both directions in inference.
+Several LSTMs run in parallel: the two directions of a layer in training, all layers of both
+directions in inference.
 
 B rows of the batch, H cell dim, S parts of the sum over H in a projection.
 """
@@ -38,21 +38,21 @@ def gates(
     """Compute the new cell state c = clip(f c + i g), and m = o tanh(c), which is projected next.
 
     Args:
-        pre: (lanes, B, 4H), the gates before bias and activation.
-        bias: (lanes, 4H).
-        cell: (lanes, B, H), the cell state, in float32.
+        pre: (num_lstms, B, 4H), the gates before bias and activation.
+        bias: (num_lstms, 4H).
+        cell: (num_lstms, B, H), the cell state, in float32.
         new_cell: Receives the new cell state; may be `cell` itself.
-        keep: (lanes, B), 0 to replace the cell state by `start`, otherwise 1.
-        start: (lanes, B, H), the cell state at the start of a sentence, in float32.
-        m: (lanes * S, B, H / S), receives the values to project, in S parts.
+        keep: (num_lstms, B), 0 to replace the cell state by `start`, otherwise 1.
+        start: (num_lstms, B, H), the cell state at the start of a sentence, in float32.
+        m: (num_lstms * S, B, H / S), receives the values to project, in S parts.
         clip: The cell clip; infinity for no clipping.
     """
-    lanes, B, H = cell.shape
-    grid = (triton.cdiv(B, TILE_ROWS), triton.cdiv(H, TILE_COLUMNS), lanes)
+    num_lstms, B, H = cell.shape
+    grid = (triton.cdiv(B, TILE_ROWS), triton.cdiv(H, TILE_COLUMNS), num_lstms)
     _gates[grid](
         pre, bias, cell, new_cell, keep, start, m, clip, B,
         pre.stride(0), cell.stride(0), new_cell.stride(0), keep.stride(0), start.stride(0),
-        start.stride(1), m.stride(0), H, len(m) // lanes, TILE_ROWS, TILE_COLUMNS,
+        start.stride(1), m.stride(0), H, len(m) // num_lstms, TILE_ROWS, TILE_COLUMNS,
     )  # fmt: skip
 
 
@@ -87,19 +87,19 @@ def read_gates(pre, bias, row, column, mask, H: tl.constexpr):
 @triton.jit(do_not_specialize=["B"])
 def _gates(
     pre, bias, cell, new_cell, keep, start, m, clip, B,
-    pre_lane, cell_lane, new_cell_lane, keep_lane, start_lane, start_row, m_part,
+    pre_lstm, cell_lstm, new_cell_lstm, keep_lstm, start_lstm, start_row, m_part,
     H: tl.constexpr, S: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    lane = tl.program_id(2).to(tl.int64)
+    lstm = tl.program_id(2).to(tl.int64)
     row, column, mask = tile_indices(B, H, ROWS, COLUMNS)
-    i, f, g, o = read_gates(pre + lane * pre_lane, bias + lane * 4 * H, row, column, mask, H)
-    kept = tl.load(keep + lane * keep_lane + row, row < B, 1) != 0
-    before = tl.load(cell + lane * cell_lane + row * H + column, mask & kept, 0)
-    before += tl.load(start + lane * start_lane + row * start_row + column, mask & (kept == 0), 0)
+    i, f, g, o = read_gates(pre + lstm * pre_lstm, bias + lstm * 4 * H, row, column, mask, H)
+    kept = tl.load(keep + lstm * keep_lstm + row, row < B, 1) != 0
+    before = tl.load(cell + lstm * cell_lstm + row * H + column, mask & kept, 0)
+    before += tl.load(start + lstm * start_lstm + row * start_row + column, mask & (kept == 0), 0)
     c = f * before + i * g
     c = tl.minimum(tl.maximum(c, -clip), clip)
-    tl.store(new_cell + lane * new_cell_lane + row * H + column, c, mask)
+    tl.store(new_cell + lstm * new_cell_lstm + row * H + column, c, mask)
     part: tl.constexpr = H // S
     s = tl.program_id(1) * COLUMNS // part
-    at = (lane * S + s) * m_part + row * part + column - s * part
+    at = (lstm * S + s) * m_part + row * part + column - s * part
     tl.store(m + at, (o * tanh(c)).to(m.dtype.element_ty), mask)

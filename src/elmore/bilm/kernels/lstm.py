@@ -11,8 +11,8 @@ The backward pass recomputes the gates from `pre`, so they are not stored. The g
 weights is one product over all tokens, after the loop. Cell states and their gradients are
 float32. Matrix products use `compute_dtype`.
 
-m P and the gradient of [x; h] are products with few rows and long sums, so their sums are split
-(see `gates.num_parts`).
+m P and the gradient of [x; h] have few rows and long sums, so they use split-K (see
+`gates.num_parts`).
 
 A variable d_x is the gradient of x.
 
@@ -110,13 +110,15 @@ class _Layer(torch.autograd.Function):
         cell[:, 0] = c
         m = make(2 * S, T, B, H // S, dtype=dtype)
         h_parts = make(2 * S, B, D, dtype=torch.float32)
-        zero = torch.zeros(H, device=x.device).expand(2, B, H)  # initial cell state
-        small_tiles = (triton.cdiv(B, TILE_ROWS), triton.cdiv(D, TILE_COLUMNS), 2)
+        zero = torch.zeros(H, device=x.device).expand(
+            2, B, H
+        )  # cell state at the start of a sentence
+        project_grid = (triton.cdiv(B, TILE_ROWS), triton.cdiv(D, TILE_COLUMNS), 2)
         for t in range(T):
             multiply(xh[:, t], w.mT, pre[:, t])
             gates(pre[:, t], bias, cell[:, t], cell[:, t + 1], keep[:, t], zero, m[:, t], cell_clip)
             multiply(m[:, t], p_parts, h_parts)
-            _project[small_tiles](
+            _project[project_grid](
                 h_parts, out[:, t], xh[:, t + 1], keep[:, t + 1], projection_clip,
                 B, D, T, S, TILE_ROWS, TILE_COLUMNS,
             )  # fmt: skip
@@ -132,7 +134,7 @@ class _Layer(torch.autograd.Function):
         T, B, H, D = pre.shape[1], pre.shape[2], cell.shape[-1], p.shape[1]
         S = len(m) // 2
         make = partial(torch.empty, device=xh.device)
-        d_pre = make(8, T, B, H, dtype=pre.dtype)  # the gates are the four parts of a sum
+        d_pre = make(8, T, B, H, dtype=pre.dtype)  # 2 directions * 4 gates; split-K over the gates
         d_h = make(2, T, B, D, dtype=pre.dtype)
         d_m = make(2, B, H, dtype=pre.dtype)
         d_x = make(2, T, B, D, dtype=d_out.dtype)
@@ -140,21 +142,21 @@ class _Layer(torch.autograd.Function):
         d_xh_parts = torch.zeros(8, B, 2 * D, device=xh.device)
         tiles_per_block = max(1, min(8, B * H // 2**17))  # measured on an H200
         row_tiles = triton.cdiv(B, _BACK_ROWS * tiles_per_block)
-        tiles = (row_tiles, triton.cdiv(H, _BACK_COLUMNS), 2)
-        small_tiles = (triton.cdiv(B, TILE_ROWS), triton.cdiv(2 * D, TILE_COLUMNS), 2)
+        gates_grid = (row_tiles, triton.cdiv(H, _BACK_COLUMNS), 2)
+        project_grid = (triton.cdiv(B, TILE_ROWS), triton.cdiv(2 * D, TILE_COLUMNS), 2)
         d_bias = torch.zeros(row_tiles, 2, 4 * H, device=xh.device)
         w_gates = w.view(8, H, 2 * D)
         d_out = d_out.contiguous()
         for t in reversed(range(-1, T)):
             # `d_xh_parts` holds the gradient of [x of token t + 1; h of token t].
-            _unproject[small_tiles](
+            _project_backward[project_grid](
                 d_xh_parts, d_out, out, keep, d_x, d_h, t, projection_clip,
                 B, D, T, TILE_ROWS, TILE_COLUMNS,
             )  # fmt: skip
             if t < 0:
                 break
             multiply(d_h[:, t], p, d_m)
-            _ungates[tiles](
+            _gates_backward[gates_grid](
                 pre[:, t], bias, cell[:, t], keep[:, t], d_m, d_cell, d_pre[:, t], d_bias,
                 cell_clip, B, H, T, _BACK_ROWS, _BACK_COLUMNS, tiles_per_block,
             )  # fmt: skip
@@ -196,7 +198,7 @@ def _project(
 
 
 @triton.jit
-def _ungates(
+def _gates_backward(
     pre, bias, cell, keep, d_m, d_cell, d_pre, d_bias, clip,
     B: tl.constexpr, H: tl.constexpr, T: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, TILES: tl.constexpr,
@@ -260,7 +262,7 @@ def _add(to, values, mask):
 
 
 @triton.jit(do_not_specialize=["t"])
-def _unproject(
+def _project_backward(
     parts, d_out, out, keep, d_x, d_h, t, clip,
     B: tl.constexpr, D: tl.constexpr, T: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
@@ -279,6 +281,6 @@ def _unproject(
         kept = tl.load(keep + (d * (T + 1) + t + 1) * B + row, row < B, 0)
         grad = grad * kept + tl.load(d_out + at, mask, 0).to(tl.float32)
         h = tl.load(out + at, mask, 0)
-        # h is rounded, so a value equal to the clip counts as clipped.
+        # Clipped values equal the bound, and get no gradient.
         inside = (h > -clip) & (h < clip)
         tl.store(d_h + at, tl.where(inside, grad, 0).to(d_h.dtype.element_ty), mask)

@@ -1,4 +1,4 @@
-"""Sampled softmax that stores only one M x S matrix, in half precision.
+"""Sampled softmax that stores only one M x S matrix, in the autocast dtype.
 
 Logits are computed in float32, for one block of rows at a time. One kernel computes losses and
 gradients of the logits from them. The backward pass needs only these gradients.
@@ -78,7 +78,7 @@ class _SampledNLL(torch.autograd.Function):
         h, targets, weight, w, sampled, d_target, d_sampled = ctx.saved_tensors
         (M, D), (V, _), S = h.shape, weight.shape, len(sampled)
         grad = grad.contiguous()
-        # Normalized, because 1 / M, the gradient of a mean, would lose precision in half precision.
+        # Normalize first: 1 / M, the gradient of a mean, is not exact in bfloat16, but 1 is.
         scale = grad.abs().amax().clamp_min(torch.finfo(torch.float32).tiny)
         scaled = (grad / scale).to(h.dtype)
         d_w = torch.empty(1, S, D, device=h.device)
