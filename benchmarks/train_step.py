@@ -22,10 +22,11 @@ from elmore.bilm.language_model import LanguageModel
 from elmore.bilm.lstm import LSTMState
 from elmore.bilm.model import BiLM, BiLMState
 from elmore.bilm.softmax import Softmax
+from elmore.pretrain.graph import GraphedStep
+from elmore.pretrain.step import StepResult, train_step
 from elmore.text.characters import encode_words
 from elmore.text.windows import LMBatch
-from elmore.training.graph import GraphedStep
-from elmore.training.optim import clip_gradients, make_optimizer
+from elmore.training.optim import make_optimizer
 
 TOKENS, VOCABULARY, SAMPLES = 20, 180_000, 8192
 
@@ -55,7 +56,7 @@ class RandomText:
             distinct=self.ids[distinct].short(),
             words=torch.from_numpy(words.reshape(2, rows, TOKENS)).int(),
             targets=torch.from_numpy(np.ascontiguousarray(tokens[..., 1:])).int(),
-            continues=torch.from_numpy(self.rng.random((2, rows, TOKENS)) < 0.96),
+            keep_state=torch.from_numpy(self.rng.random((2, rows, TOKENS)) < 0.96),
         )
         return LMBatch(*(x.pin_memory() for x in batch))
 
@@ -75,24 +76,17 @@ class Trainer:
         ]
         self.run = GraphedStep(self.run_eagerly, [self.generator]) if graphed else self.run_eagerly
 
-    def run_eagerly(
-        self, batch: LMBatch, state: BiLMState
-    ) -> tuple[tuple[torch.Tensor, ...], BiLMState]:
-        """Train on one batch; return loss and gradient norm, and the states after the batch."""
+    def run_eagerly(self, batch: LMBatch, state: BiLMState) -> StepResult:
+        """Train on one batch."""
         batch = LMBatch(*(x.cuda(non_blocking=True) for x in batch))
         negatives = self.model.softmax.draw(SAMPLES, self.generator)
-        with torch.autocast("cuda", torch.bfloat16):
-            output = self.model(batch, state, negatives)
-        self.optimizer.zero_grad(set_to_none=True)
-        output.loss.backward()
-        norm = clip_gradients(self.model.parameters(), 10.0)
-        self.optimizer.step()
-        return (output.loss.detach(), norm), output.state
+        return train_step(self.model, self.optimizer, batch, state, negatives, clip_norm=10.0)
 
     def step(self, batch: LMBatch) -> torch.Tensor:
-        """Train on one batch and carry the states over to the next step."""
-        (loss, _), self.state = self.run(batch, self.state)
-        return loss
+        """Train on one batch, carry the states over to the next step, and return the loss."""
+        result = self.run(batch, self.state)
+        self.state = result.state
+        return result.losses.mean()
 
 
 def flops_per_token(config: BiLMConfig, distinct_per_token: float) -> float:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 ORDER = [
-    "errors", "threads", "atomic", "schema", "transfer", "text", "bilm", "inference", "mix",
-    "checkpoint", "embedder", "vectors", "training", "pretrain", "tasks", "analysis",
+    "errors", "threads", "prefetch", "atomic", "schema", "transfer", "text", "bilm", "inference",
+    "mix", "checkpoint", "embedder", "vectors", "training", "pretrain", "tasks", "analysis",
     "compat", "cli",
 ]  # fmt: skip
 SOURCE = Path(__file__).parents[1] / "src" / "elmore"

@@ -79,7 +79,7 @@ def check_ranges(
     Args:
         section: Name of the settings in messages.
         settings: The dataclass.
-        at_least: Settings with their smallest allowed values.
+        at_least: Settings with their smallest allowed values; None is allowed, too.
         positive: Settings that must be positive and finite.
         below_one: Settings that must lie in [0, 1), all elements of them if they are tuples.
     """
@@ -89,7 +89,8 @@ def check_ranges(
             raise InputError(f"{section}.{name} must {rule}, got {getattr(settings, name)}")
 
     for name, minimum in (at_least or {}).items():
-        require(name, getattr(settings, name) >= minimum, f"be at least {minimum}")
+        value = getattr(settings, name)
+        require(name, value is None or value >= minimum, f"be at least {minimum}")
     for name in positive:
         require(name, 0 < getattr(settings, name) < math.inf, "be positive and finite")
     for name in below_one:

@@ -55,8 +55,8 @@ def batch(bilm_config: BiLMConfig, B: int = 5, T: int = 4, V: int = 300) -> LMBa
         distinct = torch.arange(1, len(WORDS) + 1)
     words = torch.randint(len(WORDS), (2, B, T))
     targets = torch.randint(V, (2, B, T))
-    continues = torch.rand(2, B, T) < 0.7  # sentences start at random positions
-    return LMBatch(*(x.to(DEVICE) for x in (distinct, words, targets, continues)))
+    keep_state = torch.rand(2, B, T) < 0.7  # sentences start at random positions
+    return LMBatch(*(x.to(DEVICE) for x in (distinct, words, targets, keep_state)))
 
 
 def random_state(bilm_config: BiLMConfig, B: int = 5) -> BiLMState:

@@ -25,8 +25,8 @@ def lm(bilm: BiLM) -> LanguageModel:
 
 def window(B: int = 3, T: int = 5) -> LMBatch:
     words = torch.randint(len(WORDS), (2, B, T))
-    continues = torch.ones(2, B, T, dtype=torch.bool)
-    return LMBatch(encode_words(WORDS), words, torch.randint(V, (2, B, T)), continues)
+    keep_state = torch.ones(2, B, T, dtype=torch.bool)
+    return LMBatch(encode_words(WORDS), words, torch.randint(V, (2, B, T)), keep_state)
 
 
 def test_losses_equal_those_of_numpy_from_the_top_layer(lm: LanguageModel) -> None:
@@ -74,11 +74,11 @@ def test_two_windows_with_carried_state_equal_one_long_window(lm: LanguageModel)
 @pytest.mark.parametrize("start", [0, 3])
 def test_state_is_reset_where_a_sentence_starts(lm: LanguageModel, start: int) -> None:
     batch = window(T=8)
-    batch.continues[:, 1, start] = False
+    batch.keep_state[:, 1, start] = False
     state = lm(window()).state
     whole = lm(batch, state)
     row = LMBatch(batch.distinct, *(x[:, 1:2, start:] for x in batch[1:]))
-    alone = lm(row._replace(continues=torch.ones_like(row.continues)))
+    alone = lm(row._replace(keep_state=torch.ones_like(row.keep_state)))
     for after, expected in zip(whole.state, alone.state, strict=True):
         torch.testing.assert_close(after.output[1:2], expected.output)
         torch.testing.assert_close(after.cell[1:2], expected.cell)
@@ -96,7 +96,7 @@ def test_directions_are_independent(lm: LanguageModel) -> None:
         batch.distinct,
         torch.stack([batch.words[0], other.words[1]]),
         torch.stack([batch.targets[0], other.targets[1]]),
-        batch.continues,
+        batch.keep_state,
     )
     assert lm(mixed).losses[0] == lm(batch).losses[0]
     assert lm(mixed).losses[1] == lm(other).losses[1]
@@ -107,8 +107,8 @@ def test_only_words_of_the_batch_have_a_gradient_with_word_input() -> None:
     lm = LanguageModel(BiLM(config), Softmax(dim=8, vocab_size=V))
     distinct = torch.tensor([1, 4, 5])
     words = torch.randint(3, (2, 2, 4))
-    continues = torch.ones_like(words, dtype=torch.bool)
-    lm(LMBatch(distinct, words, torch.randint(V, (2, 2, 4)), continues)).loss.backward()
+    keep_state = torch.ones_like(words, dtype=torch.bool)
+    lm(LMBatch(distinct, words, torch.randint(V, (2, 2, 4)), keep_state)).loss.backward()
     table = lm.bilm.encode.embed.weight.grad
     assert table is not None
     assert set(table.any(dim=1).nonzero().flatten().tolist()) <= {1, 4, 5}

@@ -154,7 +154,7 @@ def test_new_engine_packs_only_large_models_in_supported_dtypes(
     assert isinstance(new_engine(copy.deepcopy(bilm).double()), ReferenceEngine)
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     assert isinstance(new_engine(copy.deepcopy(bilm)), ReferenceEngine)
-    with pytest.raises(InputError, match="int8 needs an x86 CPU; try bf16"):
+    with pytest.raises(InputError, match="int8 needs an x86 CPU"):
         new_engine(copy.deepcopy(bilm), int8=True)
 
 

@@ -2,20 +2,13 @@
 
 from pathlib import Path
 
-import pytest
-
-from elmore.pretrain import heldout
 from elmore.pretrain.heldout import count_shared
 from elmore.text.corpus import TextConfig, encode_corpus
 
 TEXT = [f"word{i % 7} word{i % 5} end{i % 11}" for i in range(60)] + ["a", "a b c d e f g h"]
 
 
-@pytest.mark.parametrize("chunk", [1, 10, 10_000])
-def test_heldout_sentences_in_the_training_text_are_counted(
-    tmp_path: Path, chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(heldout, "_TOKENS_AT_ONCE", chunk)
+def test_heldout_sentences_in_the_training_text_are_counted(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("\n".join(TEXT))
     lines = TextConfig(tokenizer="whitespace", sentences="lines")
     corpus = encode_corpus([tmp_path / "t.txt"], tmp_path / "c", lines, workers=1)

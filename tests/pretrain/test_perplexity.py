@@ -40,7 +40,7 @@ def numpy_perplexity(model: LanguageModel) -> tuple[float, float]:
     nll, count = [0.0, 0.0], 0
     for words in filter(None, SENTENCES):
         top = model.bilm(*encode_sentences([words])).layers[0, -1].numpy()
-        ids = [VOCABULARY.number(w) for w in ["<S>", *words, "</S>"]]
+        ids = [VOCABULARY.word_to_id(w) for w in ["<S>", *words, "</S>"]]
         D = top.shape[-1] // 2
         for k in range(len(words) + 1):
             for d, (h, target) in enumerate([(top[k, :D], ids[k + 1]), (top[k + 1, D:], ids[k])]):

@@ -18,7 +18,6 @@ from elmore.checkpoint.language_model import read_language_model
 from elmore.errors import InputError
 from elmore.pretrain import loop
 from elmore.pretrain.config import PretrainConfig
-from elmore.pretrain.loop import DivergedError
 from elmore.pretrain.run import pretrain
 from elmore.training.checkpoints import checkpoint_files
 from elmore.training.interruption import InterruptedRunError
@@ -305,7 +304,7 @@ def test_nan_gradient_is_never_saved(text: Path, tmp_path: Path, config: Pretrai
         training=replace(config.training, loss_scale=1e39),
         run=replace(config.run, checkpoint_minutes=0.0),
     )
-    with pytest.raises(DivergedError, match="No checkpoint yet"):
+    with pytest.raises(InputError, match="No checkpoint yet"):
         pretrain(
             [text], tmp_path / "run", overflowing, cache=tmp_path / "c", workers=1, device="cpu"
         )
@@ -325,7 +324,7 @@ def test_nan_loss_error_names_the_last_good_checkpoint(
 
     monkeypatch.setattr(loop.Pretraining, "_train_step", step_with_nan_weights)
     config = replace(config, run=replace(config.run, checkpoint_minutes=0.0))
-    with pytest.raises(DivergedError, match=r"NaN or infinite.*step-000000012.safetensors"):
+    with pytest.raises(InputError, match=r"NaN or infinite.*step-000000012.safetensors"):
         pretrain([text], tmp_path / "run", config, cache=tmp_path / "c", workers=1, device="cpu")
 
 
@@ -359,7 +358,7 @@ def test_invalid_requests_are_rejected(text: Path, tmp_path: Path, config: Pretr
         run([tmp_path / "short.txt"])
     with pytest.raises(InputError, match="no run to resume"):
         run([text], resume=True)
-    with pytest.raises(InputError, match="holds no sentences"):
+    with pytest.raises(InputError, match="has no sentences"):
         run([text], heldout=tmp_path / "empty.txt")
 
 
@@ -374,4 +373,4 @@ def test_overlap_of_heldout_and_training_text_is_reported(
         [text], tmp_path / "run", config, cache=tmp_path / "c", workers=1, device="cpu",
         heldout=tmp_path / "heldout.txt", report=lambda r: notes.append(r.get("note")),
     )  # fmt: skip
-    assert "2 of the 3 held-out sentences are in the training text too" in notes[0]
+    assert "2 of the 3 held-out sentences are also in the training text" in notes[0]

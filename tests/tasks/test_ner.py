@@ -16,7 +16,7 @@ import torch
 import elmore
 from elmore.errors import InputError
 from elmore.tasks import get_task, load_task, read_task_config, train_task
-from elmore.tasks.fit import Fit, prefetch
+from elmore.tasks.fit import Fit
 from elmore.tasks.ner.data import NerExample, read_entities
 from elmore.tasks.ner.task import Ner
 from elmore.tasks.spans import LabeledSpan
@@ -211,22 +211,6 @@ def test_run_stopped_by_the_time_limit_is_complete(conll: Path, tmp_path: Path) 
     assert load_task(tmp_path / "run", device="cpu").evaluate(conll) == record["dev"]
     with pytest.raises(InputError, match="max_minutes must be positive"):
         train(tmp_path / "other", conll, BASELINE, max_minutes=0)
-
-
-def test_prefetch_keeps_order_and_raises_errors() -> None:
-    produced = []
-
-    def produce(item: int) -> int:
-        produced.append(item)
-        return 1 // (5 - item)
-
-    results = prefetch(produce, range(9))
-    assert next(results) == 0
-    results.close()
-    assert produced in ([0], [0, 1], [0, 1, 2])
-    assert list(prefetch(str, range(9))) == list("012345678")
-    with pytest.raises(ZeroDivisionError):
-        list(prefetch(produce, range(9)))
 
 
 def test_changes_keep_the_other_defaults_of_a_task() -> None:

@@ -58,24 +58,23 @@ def test_corpus_contains_the_text(
     assert corpus.words()[:3] == ["<S>", "</S>", "<UNK>"]
     assert (np.diff(corpus.counts[3:]) <= 0).all()
     assert corpus.num_sentences == len(expected)
-    assert corpus.num_tokens == sum(len(words) + 1 for words in expected)
-    assert corpus.facts["words"] == sum(counts.values())
+    assert corpus.num_words == sum(counts.values())
 
 
 def test_same_text_is_encoded_once(text: Path, tmp_path: Path) -> None:
     encoded = []
 
-    def watch(chunks):
+    def count_chunks(chunks):
         for chunk in chunks:
             encoded.append(chunk)
             yield chunk
 
     cache = tmp_path / "cache"
-    first = encode_corpus([text], cache, workers=1, watch=watch)
+    first = encode_corpus([text], cache, workers=1, progress=count_chunks)
     assert encoded
     count = len(encoded)
     moved = text.rename(tmp_path / "renamed.xz")
-    cached = encode_corpus([moved], cache, workers=1, watch=watch)
+    cached = encode_corpus([moved], cache, workers=1, progress=count_chunks)
     assert cached.folder == first.folder
     assert len(encoded) == count
     other = encode_corpus([moved], cache, TextConfig(sentences="lines"), workers=1)

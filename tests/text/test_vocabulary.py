@@ -12,7 +12,7 @@ WORDS = ["<S>", "</S>", "<UNK>", "the", "bank"]
 
 def test_input_ids_are_line_numbers_from_one() -> None:
     vocabulary = Vocabulary(WORDS)
-    assert [vocabulary.number(w) for w in WORDS] == [0, 1, 2, 3, 4]
+    assert [vocabulary.word_to_id(w) for w in WORDS] == [0, 1, 2, 3, 4]
     assert vocabulary.encode_words(["bank", "river", "<S>"]).tolist() == [5, 3, 1]
 
 

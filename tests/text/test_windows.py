@@ -13,6 +13,7 @@ from elmore.text.windows import Windows
 from tests.oracles.packing import pack
 
 SENTENCES = [[f"w{i % 7}{j % 5}" for j in range(i % 9 + 1)] for i in range(40)]
+NUM_TARGETS = sum(len(words) + 1 for words in SENTENCES)  # words and one boundary token each
 LINES = TextConfig(tokenizer="whitespace", sentences="lines")
 
 
@@ -65,8 +66,7 @@ def test_every_word_is_a_target_once_per_epoch_and_direction(corpus: Corpus) -> 
         sequence = windows(corpus, rows=1, steps=1)
         for _ in range(3):
             targets = Counter(
-                decode(corpus, sequence.next().targets[direction])[0][0]
-                for _ in range(corpus.num_tokens)
+                decode(corpus, sequence.next().targets[direction])[0][0] for _ in range(NUM_TARGETS)
             )
             assert targets == expected
 
@@ -77,7 +77,7 @@ def test_order_depends_on_the_seed_and_the_epoch(corpus: Corpus) -> None:
 
     assert first_targets(5) == first_targets(5)
     assert first_targets(5) != first_targets(6)
-    sequence = windows(corpus, rows=1, steps=corpus.num_tokens)
+    sequence = windows(corpus, rows=1, steps=NUM_TARGETS)
     assert sequence.next().targets[0].tolist() != sequence.next().targets[0].tolist()
 
 
@@ -117,5 +117,5 @@ def test_state_is_reset_at_each_sentence_unless_carried(corpus: Corpus) -> None:
             [[word != boundary for word in row] for row in direction]
             for direction, boundary in zip(input_words(corpus, batch), ("<S>", "</S>"), strict=True)
         ]
-        assert batch.continues.tolist() == expected
-        assert carried.next().continues.all()
+        assert batch.keep_state.tolist() == expected
+        assert carried.next().keep_state.all()

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from elmore.errors import InputError
 from elmore.training.checkpoints import (
     Checkpoint,
-    DamagedCheckpointError,
     checkpoint_files,
     optimizer_tensors,
     read_checkpoint,
@@ -22,7 +22,7 @@ TENSORS = {"a.x": torch.randn(3, 4), "a.y": torch.arange(5), "b": torch.tensor(2
 def test_checkpoint_is_read_back(tmp_path: Path) -> None:
     path = write_checkpoint(tmp_path, 7, Checkpoint(TENSORS, {"step": 7}))
     checkpoint = read_checkpoint(path)
-    assert checkpoint.facts == {"step": 7}
+    assert checkpoint.metadata == {"step": 7}
     assert all(torch.equal(checkpoint.tensors[name], TENSORS[name]) for name in TENSORS)
     assert set(checkpoint.part("a")) == {"x", "y"}
 
@@ -40,7 +40,7 @@ def test_flipped_bit_is_detected(tmp_path: Path) -> None:
     raw = bytearray(path.read_bytes())
     raw[-3] ^= 1
     path.write_bytes(raw)
-    with pytest.raises(DamagedCheckpointError, match="checksum does not match"):
+    with pytest.raises(InputError, match="checksum does not match"):
         read_checkpoint(path)
 
 
@@ -48,7 +48,7 @@ def test_flipped_bit_is_detected(tmp_path: Path) -> None:
 def test_truncation_is_detected(tmp_path: Path, size: int) -> None:
     path = write_checkpoint(tmp_path, 1, Checkpoint(TENSORS, {}))
     path.write_bytes(path.read_bytes()[:size])
-    with pytest.raises(DamagedCheckpointError, match="is not a complete checkpoint"):
+    with pytest.raises(InputError, match="is not a complete checkpoint"):
         read_checkpoint(path)
 
 

@@ -95,7 +95,7 @@ def test_newest_intact_checkpoint_is_used(folder: RunFolder) -> None:
     ]
     paths[1].write_bytes(paths[1].read_bytes()[:-1])
     path, checkpoint = folder.newest_checkpoint(notes.append)
-    assert (path, checkpoint.facts) == (paths[0], {"step": 1})
+    assert (path, checkpoint.metadata) == (paths[0], {"step": 1})
     assert len(notes) == 1
     assert paths[1].name in notes[0]["note"]
     assert [p.suffix for p in sorted(folder.checkpoints.iterdir())] == [".safetensors", ".damaged"]

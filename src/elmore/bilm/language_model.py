@@ -72,8 +72,8 @@ def _run_reference(
     """Return the top layer and the states of both directions, computed in plain PyTorch."""
     vectors = bilm.encode(batch.distinct.long())  # (N, D)
     x = functional.embedding(batch.words.long(), vectors)  # (2, B, T, D)
-    forward, forward_state = bilm.run_direction(0, x[0], None, state, batch.continues[0])
-    backward, backward_state = bilm.run_direction(1, x[1], None, state, batch.continues[1])
+    forward, forward_state = bilm.run_direction(0, x[0], None, state, batch.keep_state[0])
+    backward, backward_state = bilm.run_direction(1, x[1], None, state, batch.keep_state[1])
     top = torch.stack([forward[-1], backward[-1]]).transpose(1, 2)
     return top, forward_state + backward_state
 
@@ -99,7 +99,7 @@ def _run_kernels(
     for j, lstms in enumerate(cast("Iterable[tuple[ProjectedLSTM, ProjectedLSTM]]", pairs)):
         x = bilm.dropout(x)
         before = (state[j], state[L + j]) if state else None
-        h, after = run_layer(x, lstms, before, batch.continues.mT)
+        h, after = run_layer(x, lstms, before, batch.keep_state.mT)
         x = h + x if bilm.config.residual and j > 0 else h
         forward_state.append(after[0])
         backward_state.append(after[1])

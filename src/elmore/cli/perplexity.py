@@ -37,19 +37,16 @@ def perplexity(
     from elmore.embedder import find_device
     from elmore.errors import InputError
     from elmore.pretrain.perplexity import measure_perplexity
-    from elmore.text.corpus import TextConfig, sentences_of
-    from elmore.text.lines import read_lines
+    from elmore.text.corpus import TextConfig, read_sentences
 
     if not files:
         raise InputError("expected text files, as in: elmore perplexity runs/mine heldout.txt")
     paths = expand(files)
     saved = read_language_model(model)
-    config = TextConfig(tokenizer=tokenizer, language=language, sentences=sentences)
-    text = (
-        words
-        for path in paths
-        for words in sentences_of(read_lines(path, replace_invalid=replace_invalid), config)
+    config = TextConfig(
+        tokenizer=tokenizer, language=language, sentences=sentences, replace_invalid=replace_invalid
     )
+    text = (words for path in paths for words in read_sentences(path, config))
     result = measure_perplexity(
         saved.model.to(find_device(device)),
         saved.vocabulary,

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,16 +51,11 @@ class RunOptions:
         """Return the keyword arguments of the functions that do the work."""
         from elmore.cli.progress import with_progress
 
+        same = ("heldout", "max_minutes", "device", "cache", "workers", "resume", "overwrite")
         return {
-            "heldout": self.heldout,
-            "resume": self.resume,
-            "overwrite": self.overwrite,
-            "max_minutes": self.max_minutes,
-            "device": self.device,
-            "cache": self.cache,
-            "workers": self.workers,
+            **{name: getattr(self, name) for name in same},
             "report": (lambda _: None) if self.json_output else show_record,
-            "watch": lambda parts: with_progress(parts, "thousand lines encoded"),
+            "progress": lambda chunks: with_progress(chunks, "thousand lines encoded"),
         }
 
 
@@ -132,7 +128,7 @@ def show_record(record: dict[str, Any]) -> None:
         print(
             f"step {record['step']:,} of {record['steps']:,} ({record['progress']:.0%})  "
             f"loss {record['loss']:.3f}  lr {record['lr']:.2g}  "
-            f"{record['tokens_per_second']:,.0f} tokens/s  {_minutes(left)} left",
+            f"{record['tokens_per_second']:,.0f} tokens/s  {timedelta(seconds=int(left))} left",
             flush=True,
         )
     elif record.get("heldout"):
@@ -142,7 +138,3 @@ def show_record(record: dict[str, Any]) -> None:
             f"backward {heldout['backward']:.2f})",
             flush=True,
         )
-
-
-def _minutes(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"

@@ -16,7 +16,7 @@ from elmore.bilm.model import BiLMState
 from elmore.inference.engine import Engine, without_autograd
 from elmore.inference.fetch import Fetcher
 from elmore.inference.word_cache import WordCache
-from elmore.text.sentences import BOS_WORD, EOS_WORD, EncodeWords, frame
+from elmore.text.sentences import BOS_WORD, EOS_WORD, EncodeWords, add_boundaries
 
 _BATCHES_AHEAD = {"cuda": 2}  # computed while the caller works with an earlier one; else none
 
@@ -76,7 +76,7 @@ class SentenceRunner:
 
         def run(batch: Batch) -> Tensor:
             nonlocal state
-            table, table_rows = self.words.look_up(frame(batch.words))
+            table, table_rows = self.words.look_up(add_boundaries(batch.words))
             lengths = np.array([len(table_rows)])
             layers, state = self.engine.run_with_state(table, table_rows, lengths, state)
             return layers[:, 1:-1]

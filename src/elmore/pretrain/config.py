@@ -11,9 +11,6 @@ from elmore.schema import check_ranges
 from elmore.text.corpus import TextConfig
 from elmore.training.settings import read_settings
 
-NO_EARLY_STOPPING = 1_000_000
-"""The default patience, which no run reaches."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VocabularyConfig:
@@ -113,9 +110,9 @@ class RunConfig:
     evaluations: int = 10
     """Number of times perplexity is measured during a run."""
 
-    patience: int = NO_EARLY_STOPPING
+    patience: int | None = None
     """Early stopping: stop after this many evaluations without a lower perplexity, and keep the
-    best weights."""
+    best weights. `none` turns it off."""
 
     checkpoint_minutes: float = 5.0
     """Minutes between checkpoints."""

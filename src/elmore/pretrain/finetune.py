@@ -7,6 +7,7 @@ overfitting: training stops early, and the weights with the lowest perplexity ar
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,12 @@ from elmore.embedder import find_device
 from elmore.errors import InputError
 from elmore.pretrain.config import PretrainConfig, RunConfig, TrainingConfig
 from elmore.pretrain.heldout import read_heldout
-from elmore.pretrain.loop import Pretraining
-from elmore.pretrain.model import new_model
-from elmore.pretrain.run import CACHE, Watch, check_run, finish, run_folder, train
-from elmore.text.corpus import encode_corpus
+from elmore.pretrain.loop import Pretraining, new_model
+from elmore.pretrain.run import CACHE, check_run, finish, run_folder, train
+from elmore.text.corpus import Progress, encode_corpus
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.processes import Processes
-from elmore.training.run_folder import Report, RunFolder
+from elmore.training.run_folder import Report
 from elmore.training.settings import check_minutes, read_settings
 
 TRAINING = TrainingConfig(epochs=10.0, streams=16, lr=1e-3, warmup=0.1)
@@ -46,30 +46,16 @@ def finetune(
     cache: Path | None = None,
     workers: int | None = None,
     report: Report = lambda _: None,
-    watch: Watch = iter,
+    progress: Progress = iter,
 ) -> dict[str, Any]:
-    """Fine-tune a biLM, write it to a folder, and return perplexity before and after.
+    """Fine-tune a biLM on text of a domain; return a summary with perplexity before and after.
 
-    Args:
-        model: A folder written by `pretrain`, or released weights. Released weights have no
-            softmax, so a softmax is trained first while the biLM is frozen.
-        files: Text of the domain.
-        output: Folder for the model and the run.
-        config: Settings of text, vocabulary and training; the sizes are those of the model.
-        options: The options.json of HDF5 weights, if it is not next to them.
-        heldout: Text to measure perplexity on; by default, some sentences of `files` are held out.
-        resume: Resume an interrupted run.
-        overwrite: Replace an earlier run in `output`.
-        max_minutes: Stop after this many minutes; the learning-rate schedule is fitted to it.
-            Training a softmax first may take as long again.
-        device: `auto`, `cpu`, `cuda` or `cuda:1`.
-        cache: Folder for encoded text; `~/.cache/elmore` by default.
-        workers: Number of processes that tokenize; all cores by default.
-        report: Receives metrics and messages while training; see `Report`.
-        watch: Wraps the iterator over the encoded text; see `Watch`.
+    `model` is a folder written by `pretrain`, or released weights; `options` is the options.json of
+    HDF5 weights, if it is not next to them. Released weights have no softmax, so one is trained
+    first while the biLM is frozen, which may take up to `max_minutes`, too.
 
-    Raises:
-        InterruptedRunError: If SIGINT or SIGTERM stopped the run. It can be resumed.
+    The sizes in `config` are replaced by those of the model. The other arguments and the exceptions
+    are those of `pretrain`.
     """
     config = config or PretrainConfig(training=TRAINING, run=RUN)
     check_minutes(max_minutes)
@@ -77,40 +63,32 @@ def finetune(
     check_run(folder, config, resume=resume, overwrite=overwrite)
     bilm, words, provenance, softmax = read_pretrained(model, options=options, with_softmax=True)
     config = replace(config, bilm=bilm.config)
-    processes = Processes(0, 1, find_device(device))
-    corpus = encode_corpus(files, cache or CACHE, config.text, workers=workers, watch=watch)
-    sentences = read_heldout(heldout, config.text, corpus, report) if heldout else None
-
-    def prepare(folder: RunFolder, start: tuple[LanguageModel, Vocabulary]) -> Pretraining:
-        run = Pretraining(
-            config,
-            corpus,
-            folder,
-            processes=processes,
-            heldout=sentences,
-            max_minutes=max_minutes,
-            start=start,
-        )
-        if not run.heldout:
-            raise InputError(
-                "fine-tuning needs held-out sentences: raise run.heldout, or provide held-out text"
-            )
-        return run
-
-    # Preparing a run checks its settings, so it comes before the folder is created.
+    corpus = encode_corpus(files, cache or CACHE, config.text, workers=workers, progress=progress)
+    new_run = partial(
+        Pretraining,
+        config,
+        corpus,
+        processes=Processes(0, 1, find_device(device)),
+        heldout=read_heldout(heldout, config.text, corpus, report) if heldout else None,
+        max_minutes=max_minutes,
+    )
+    # A new run checks its settings, so it comes before the folder is created.
     if softmax is not None and words is not None:
-        run = prepare(folder, (LanguageModel(bilm, softmax), words))
-        if not resume:
-            folder.create(config)
+        run = new_run(folder, start=(LanguageModel(bilm, softmax), words))
     else:
         start = new_model(config, corpus, bilm.requires_grad_(False))
-        softmax_run = prepare(run_folder(output / _SOFTMAX), start)
-        if not resume:
-            folder.create(config)
-        start = _train_softmax(softmax_run, files, report)
-        del softmax_run  # frees its optimizer and its best weights
-        run = prepare(folder, start)
-    before = run.evaluate()
+        run = new_run(run_folder(output / _SOFTMAX), start=start)
+    if not run.heldout:
+        raise InputError(
+            "fine-tuning needs held-out sentences: raise run.heldout, or provide held-out text"
+        )
+    if not resume:
+        folder.create(config)
+    if run.folder != folder:
+        start = _train_softmax(run, files, report)
+        del run  # frees its optimizer and its best weights
+        run = new_run(folder, start=start)
+    before = run.evaluate(all_sentences=True)
     report(before)
     _train(run, report, resume=resume)
     summary = finish(run, files, report, before=before["heldout"], model=provenance)
@@ -136,7 +114,7 @@ def _train_softmax(
 
 
 def _train(run: Pretraining, report: Report, *, resume: bool) -> None:
-    run.keep_initial_weights()  # they may turn out to be the best
+    run.keep_if_best(run.evaluate())  # the initial weights may turn out to be the best
     train(run, report, resume=resume)
 
 

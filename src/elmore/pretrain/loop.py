@@ -4,27 +4,29 @@ import json
 import math
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from elmore.bilm.language_model import LanguageModel
-from elmore.bilm.lstm import LSTMState
-from elmore.bilm.model import BiLMState
-from elmore.bilm.softmax import Negatives
+from elmore.bilm.lstm import LSTMState, ProjectedLSTM
+from elmore.bilm.model import BiLM, BiLMState
+from elmore.bilm.softmax import Softmax
 from elmore.errors import InputError
-from elmore.pretrain.config import NO_EARLY_STOPPING, PretrainConfig, read_config
-from elmore.pretrain.data import Prepared, prepare
+from elmore.prefetch import prefetch
+from elmore.pretrain.config import PretrainConfig, read_config
+from elmore.pretrain.graph import GraphedStep, Step
 from elmore.pretrain.heldout import split_heldout
-from elmore.pretrain.meter import Meter
-from elmore.pretrain.model import new_model
-from elmore.pretrain.perplexity import Perplexity, measure_perplexity
-from elmore.pretrain.step import train_step
+from elmore.pretrain.perplexity import measure_perplexity
+from elmore.pretrain.step import StepResult, train_step
 from elmore.text.corpus import Corpus
 from elmore.text.vocabulary import Vocabulary
 from elmore.text.windows import LMBatch, Windows
@@ -36,16 +38,12 @@ from elmore.training.checkpoints import (
     restore_optimizer,
     write_checkpoint,
 )
-from elmore.training.graph import GraphedStep, Step
 from elmore.training.optim import make_optimizer, set_learning_rate
 from elmore.training.processes import Processes
 from elmore.training.run_folder import Report, RunFolder
 
-_SAVE, _STOP = 1, 2
-
-
-class DivergedError(InputError):
-    """The loss or a gradient is NaN or infinite."""
+_BATCHES_AHEAD = 4
+_CHECKPOINT_FORMAT = 2
 
 
 class Pretraining:
@@ -113,9 +111,11 @@ class Pretraining:
         """Evaluations since the best one."""
         self.step = 0
         self.seconds = 0.0
-        self.meter = Meter(processes.device)
-        self.state = self._zero_state()
-        self.data_state: dict[str, np.ndarray] | None = None
+        self.sums = _Sums(processes.device)
+        rows = torch.empty(self.rows.stop - self.rows.start, 0, 0, device=processes.device)
+        lstms = (*self.model.bilm.forward_lstms, *self.model.bilm.backward_lstms)
+        self.state = [cast("ProjectedLSTM", lstm).zero_state(rows) for lstm in lstms]
+        self.windows_state: np.ndarray | None = None
 
     @property
     def progress(self) -> float:
@@ -125,77 +125,97 @@ class Pretraining:
     @property
     def complete(self) -> bool:
         """Whether the last step is done, or early stopping has ended the run."""
-        return self.progress >= 1 or self.bad_evaluations >= self.config.run.patience
+        patience = self.config.run.patience
+        return self.progress >= 1 or (patience is not None and self.bad_evaluations >= patience)
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[dict[str, Any]]:
-        """Train until complete or asked to stop; yield the lines of metrics.jsonl."""
+        """Train until complete or asked to stop; yield lines for metrics.jsonl."""
         run = self.config.run
-        windows = self._windows()
-        batches = prepare(windows, self.rows, self.processes.device)
         step = self._make_step()
         start, seconds_before = time.monotonic(), self.seconds
-        last_save, evaluations = start, math.floor(self.progress * run.evaluations)
-        try:
+        last_save, evaluations = self.seconds, math.floor(self.progress * run.evaluations)
+        with closing(self._batches()) as batches:
             while not self.complete:
-                prepared = next(batches)
-                self._train_step(step, prepared)
-                self.data_state = prepared.state
-                self.seconds = self._shared_clock(seconds_before + time.monotonic() - start)
+                self._train_step(step, *next(batches))
+                # Clocks and signals differ between processes: the first one decides for all.
+                seconds = seconds_before + time.monotonic() - start
+                self.seconds, stop = self.processes.broadcast(seconds, should_stop())
                 if self.step % run.log_steps == 0 or self.complete:
-                    yield self._write(self._metrics())
+                    yield self._metrics()
                 due = math.floor(self.progress * run.evaluations)
                 if due > evaluations and not self.complete:
                     evaluations = due
-                    perplexity = self.measure()
-                    self._update_best(perplexity)
-                    yield self._write(self._evaluation(perplexity))
-                if self.complete:
-                    break
-                save = time.monotonic() - last_save >= 60 * run.checkpoint_minutes
-                # Signals and clocks differ between processes: the first one decides for all.
-                action = self.processes.broadcast(_STOP if should_stop() else _SAVE if save else 0)
-                if action:
+                    record = self.evaluate()
+                    self.keep_if_best(record)
+                    yield record
+                save = stop or self.seconds - last_save >= 60 * run.checkpoint_minutes
+                if save and not self.complete:
                     self._check_finite()
                     self.save()
-                    last_save = time.monotonic()
-                if action == _STOP:
-                    return
-        finally:
-            batches.close()
-        self._update_best(self.measure())
+                    last_save = self.seconds
+                    if stop:
+                        return
+        if run.patience is not None:
+            self.keep_if_best(self.evaluate())
         if self.best_weights:
             self.model.load_state_dict(self.best_weights)
-        yield self._write(self.evaluate())
+        yield self.evaluate(all_sentences=True)
+
+    def _batches(self) -> Generator[tuple[LMBatch, np.ndarray], None, None]:
+        """Yield windows without end, each with the state of `Windows` after it."""
+        training, on_gpu = self.config.training, self.processes.device.type == "cuda"
+        windows = Windows(
+            self.corpus,
+            targets=self.corpus.targets(self.vocabulary),
+            max_characters=self.config.bilm.max_characters,
+            rows=training.streams,
+            steps=training.window,
+            seed=training.seed,
+            carry_state=training.carry_state,
+            sentences=self.sentences,
+            state=self.windows_state,
+        )
+
+        def prepare(_: int) -> tuple[LMBatch, np.ndarray]:
+            batch = windows.next(self.rows)
+            return LMBatch(*(x.pin_memory() for x in batch)) if on_gpu else batch, windows.state()
+
+        if on_gpu:  # windows are prepared while the GPU computes
+            yield from prefetch(prepare, count(), ahead=_BATCHES_AHEAD)
+        else:
+            yield from map(prepare, count())
 
     def _make_step(self) -> Step:
         """Return the training step; on a single GPU it is captured as a CUDA graph."""
-        training = self.config.training
-        device, model = self.processes.device, self.processes.wrap(self.model)
+        training, device = self.config.training, self.processes.device
+        several = self.processes.count > 1
+        model: nn.Module = DistributedDataParallel(self.model) if several else self.model
 
-        def step(batch: LMBatch, state: BiLMState) -> tuple[tuple[Tensor, ...], BiLMState]:
-            result = train_step(
+        def step(batch: LMBatch, state: BiLMState) -> StepResult:
+            softmax, samples = self.model.softmax, training.negatives
+            return train_step(
                 model,
                 self.optimizer,
                 LMBatch(*(x.to(device, non_blocking=True) for x in batch)),
                 state,
-                self._draw_negatives(),
+                softmax.draw(samples, self.generator) if samples else None,
                 clip_norm=training.clip_norm,
                 loss_scale=training.loss_scale,
                 parts=training.accumulate,
             )
-            return (result.losses, result.grad_norm), result.state
 
-        capture = device.type == "cuda" and self.processes.count == 1
+        capture = device.type == "cuda" and not several
         return GraphedStep(step, [self.generator]) if capture else step
 
-    def _train_step(self, step: Step, prepared: Prepared) -> None:
+    def _train_step(self, step: Step, batch: LMBatch, windows_state: np.ndarray) -> None:
         seed, rank = self.config.training.seed, self.processes.rank
         set_learning_rate(self.optimizer, self.config.training.lr * self._lr_factor())
         # Seeded anew in each step, so that a resumed run draws the same numbers.
-        torch.manual_seed(_seed(seed, self.step, rank))
-        self.generator.manual_seed(_seed(seed, self.step, -1))  # the same in all processes
-        (losses, grad_norm), self.state = step(prepared.batch, self.state)
-        self.meter.add(losses, grad_norm)
+        torch.manual_seed(_combine_seeds(seed, self.step, rank))
+        self.generator.manual_seed(_combine_seeds(seed, self.step, -1))  # same in all processes
+        losses, grad_norm, self.state = step(batch, self.state)
+        self.sums.add(losses, grad_norm)
+        self.windows_state = windows_state
         self.step += 1
 
     def _lr_factor(self) -> float:
@@ -205,47 +225,14 @@ class Pretraining:
         decay = 1 - self.progress if training.schedule == "linear" else 1.0
         return min(warmup, decay / (1 - training.warmup), 1.0)
 
-    def _draw_negatives(self) -> Negatives | None:
-        count = self.config.training.negatives
-        return self.model.softmax.draw(count, self.generator) if count else None
-
-    def _windows(self) -> Windows:
-        training = self.config.training
-        return Windows(
-            self.corpus,
-            targets=self.corpus.targets(self.vocabulary),
-            max_characters=self.config.bilm.max_characters,
-            rows=training.streams,
-            steps=training.window,
-            seed=training.seed,
-            carry_state=training.carry_state,
-            sentences=self.sentences,
-            state=self.data_state,
-        )
-
-    def _zero_state(self) -> BiLMState:
-        config, rows = self.config.bilm, self.rows.stop - self.rows.start
-        device = self.processes.device
-        return [
-            LSTMState(
-                torch.zeros(rows, config.dim, device=device),
-                torch.zeros(rows, config.cell_dim, device=device),
-            )
-            for _ in range(2 * config.num_layers)
-        ]
-
-    def _shared_clock(self, seconds: float) -> float:
-        """Return the first process's time if a time limit depends on it, else this process's."""
-        if self.processes.count == 1 or self.max_seconds == math.inf:
-            return seconds
-        return self.processes.broadcast(seconds)
-
     # Metrics and evaluation
 
     def _metrics(self) -> dict[str, Any]:
+        """Return a line of metrics: means since the last one."""
         self._check_finite()
-        steps, losses, grad_norm, seconds = self.meter.read()
-        forward, backward = self.processes.mean(losses).tolist()
+        sums, self.sums = self.sums, _Sums(self.processes.device)
+        means = self.processes.gather((sums.values / sums.steps)[None]).mean(dim=0)
+        forward, backward, grad_norm = means.tolist()
         return {
             "step": self.step,
             "steps": self.total_steps,
@@ -257,11 +244,21 @@ class Pretraining:
             "grad_norm": grad_norm,
             "lr": float(self.optimizer.param_groups[0]["lr"]),
             "seconds": self.seconds,
-            "tokens_per_second": steps * self.tokens_per_step / seconds,
+            "tokens_per_second": sums.steps
+            * self.tokens_per_step
+            / (time.monotonic() - sums.start),
         }
 
-    def _evaluation(self, perplexity: Perplexity | None) -> dict[str, Any]:
-        heldout = {"average": perplexity.average, **perplexity._asdict()} if perplexity else None
+    def evaluate(self, *, all_sentences: bool = False) -> dict[str, Any]:
+        """Return a line of metrics with the perplexity of held-out sentences: a sample, or all."""
+        heldout = None
+        if self.heldout:
+            stride = 1 if all_sentences else -(-len(self.heldout) // self.config.run.max_heldout)
+            size = 2048 if self.processes.device.type == "cpu" else 16_384
+            perplexity = measure_perplexity(
+                self.model, self.vocabulary, self.heldout[::stride], batch_words=size
+            )
+            heldout = {"average": perplexity.average, **perplexity._asdict()}
         return {
             "step": self.step,
             "tokens": self.step * self.tokens_per_step,
@@ -269,44 +266,21 @@ class Pretraining:
             "heldout": heldout,
         }
 
-    def measure(self, *, all_sentences: bool = False) -> Perplexity | None:
-        """Measure perplexity on held-out sentences: a fixed sample, or all of them."""
-        if not self.heldout:
-            return None
-        stride = 1 if all_sentences else -(-len(self.heldout) // self.config.run.max_heldout)
-        size = 2048 if self.processes.device.type == "cpu" else 16_384
-        return measure_perplexity(
-            self.model, self.vocabulary, self.heldout[::stride], batch_words=size
-        )
-
-    def evaluate(self) -> dict[str, Any]:
-        """Return a line of metrics with the perplexity of all held-out sentences."""
-        return self._evaluation(self.measure(all_sentences=True))
-
-    def keep_initial_weights(self) -> None:
-        """Let the current weights win if no later ones have a lower perplexity."""
-        self._update_best(self.measure())
-
-    def _update_best(self, perplexity: Perplexity | None) -> None:
+    def keep_if_best(self, evaluation: dict[str, Any]) -> None:
         """With early stopping, keep the best weights and count evaluations since then."""
-        if perplexity is None or self.config.run.patience == NO_EARLY_STOPPING:
+        if evaluation["heldout"] is None or self.config.run.patience is None:
             return
-        if perplexity.average < self.best:
-            self.best, self.bad_evaluations = perplexity.average, 0
+        if evaluation["heldout"]["average"] < self.best:
+            self.best, self.bad_evaluations = evaluation["heldout"]["average"], 0
             self.best_weights = {k: v.clone() for k, v in self.model.state_dict().items()}
         else:
             self.bad_evaluations += 1
 
-    def _write(self, record: dict[str, Any]) -> dict[str, Any]:
-        if self.processes.first:
-            self.folder.append_metrics(record)
-        return record
-
     def _check_finite(self) -> None:
-        if not self.meter.finite():
+        if not self.sums.values.isfinite().all():
             files = checkpoint_files(self.folder.checkpoints)
             last = f"The last good checkpoint is {files[-1]}." if files else "No checkpoint yet."
-            raise DivergedError(
+            raise InputError(
                 f"the loss is NaN or infinite at step {self.step}. {last} "
                 "Lower training.lr or training.clip_norm and start again."
             )
@@ -316,29 +290,29 @@ class Pretraining:
     def save(self) -> None:
         """Write a checkpoint with everything that the next step depends on."""
         state = {
-            f"lstm.{i}.{name}": self.processes.gather(tensor)
+            f"{i}.{name}": self.processes.gather(tensor)
             for i, layer in enumerate(self.state)
             for name, tensor in layer._asdict().items()
         }
         if not self.processes.first:
             return
-        data = {f"data.{k}": torch.from_numpy(v) for k, v in (self.data_state or {}).items()}
-        tensors = {
-            **{f"model.{k}": v for k, v in self.model.state_dict().items()},
-            **{f"best.{k}": v for k, v in self.best_weights.items()},
-            **{f"optimizer.{k}": v for k, v in optimizer_tensors(self.optimizer).items()},
-            **{f"meter.{k}": v for k, v in self.meter.tensors().items()},
-            **state,
-            **data,
+        parts = {
+            "model": self.model.state_dict(),
+            "best": self.best_weights,
+            "optimizer": optimizer_tensors(self.optimizer),
+            "sums": {"values": self.sums.values, "steps": torch.tensor(self.sums.steps)},
+            "lstm": state,
+            "windows": {"state": torch.from_numpy(self.windows_state)},
         }
-        facts = {
+        metadata = {
             "run": self._identity(),
             "step": self.step,
             "seconds": self.seconds,
             "best": self.best,
-            "worse": self.bad_evaluations,
+            "bad_evaluations": self.bad_evaluations,
         }
-        write_checkpoint(self.folder.checkpoints, self.step, Checkpoint(tensors, facts))
+        tensors = {f"{part}.{k}": v for part, named in parts.items() for k, v in named.items()}
+        write_checkpoint(self.folder.checkpoints, self.step, Checkpoint(tensors, metadata))
 
     def restore(self, report: Report) -> None:
         """Resume from the newest intact checkpoint; without any, from the first step.
@@ -350,58 +324,80 @@ class Pretraining:
         self.folder.require_settings(replace(saved, run=self.config.run), self.config)
         newest = self.folder.newest_checkpoint(report)
         if newest:
-            self._restore(newest.checkpoint, newest.path)
+            self._restore(*newest)
         if self.processes.first:
             self.folder.drop_metrics_after("step", self.step)
-        report(
-            {
-                "note": f"resuming from step {self.step:,}"
-                if newest
-                else "no checkpoint yet: starting from the beginning"
-            }
-        )
+        from_start = "no checkpoint yet: starting from the beginning"
+        report({"note": f"resuming from step {self.step:,}" if newest else from_start})
 
-    def _restore(self, checkpoint: Checkpoint, path: Path) -> None:
-        current, saved = self._identity(), checkpoint.facts.get("run", {})
+    def _restore(self, path: Path, checkpoint: Checkpoint) -> None:
+        metadata = checkpoint.metadata
+        current, saved = self._identity(), metadata.get("run", {})
         for name in current:
             if current[name] != saved.get(name):
                 raise InputError(
                     f"{path} belongs to another run: its {name} was {saved.get(name)!r:.80}, "
                     f"here it is {current[name]!r:.80}"
                 )
+        device = self.processes.device
         restore_module(self.model, checkpoint.part("model"), path)
         restore_optimizer(self.optimizer, checkpoint.part("optimizer"))
-        tensors = checkpoint.part("lstm")
+        state = {k: v[self.rows].to(device) for k, v in checkpoint.part("lstm").items()}
         self.state = [
-            LSTMState(
-                *(
-                    tensors[f"{i}.{name}"][self.rows].to(self.processes.device)
-                    for name in LSTMState._fields
-                )
-            )
-            for i in range(len(self.state))
+            LSTMState(state[f"{i}.output"], state[f"{i}.cell"]) for i in range(len(self.state))
         ]
-        self.meter.restore(checkpoint.part("meter"))
-        self.data_state = {k: v.numpy() for k, v in checkpoint.part("data").items()} or None
-        self.step = checkpoint.facts["step"]
-        self.seconds = checkpoint.facts["seconds"]
-        self.best, self.bad_evaluations = checkpoint.facts["best"], checkpoint.facts["worse"]
+        sums = checkpoint.part("sums")
+        self.sums.values, self.sums.steps = sums["values"].to(device), int(sums["steps"])
+        self.windows_state = checkpoint.tensors["windows.state"].numpy()
+        self.step, self.seconds = metadata["step"], metadata["seconds"]
+        self.best, self.bad_evaluations = metadata["best"], metadata["bad_evaluations"]
         self.best_weights = checkpoint.part("best")
 
     def _identity(self) -> dict[str, Any]:
         """Return everything the weights depend on; a checkpoint is refused if it differs."""
-        config = json.loads(json.dumps(asdict(self.config)))
         return {
-            **config,
+            **json.loads(json.dumps(asdict(self.config))),
             "run": {"patience": self.config.run.patience},  # the others do not affect the weights
             "corpus": self.corpus.folder.name,
             "sentences": zlib.crc32(self.sentences.data),
             "heldout": zlib.crc32(json.dumps([list(words) for words in self.heldout]).encode()),
+            "format": _CHECKPOINT_FORMAT,
         }
 
 
-def _seed(*numbers: int) -> int:
-    """Combine numbers into one seed."""
-    return int(
-        np.random.SeedSequence([n + 1 for n in numbers]).generate_state(1, np.uint64)[0] >> 1
+class _Sums:
+    """Sums of losses and gradient norms since the last line of metrics.
+
+    They stay on the device: reading a number from a GPU makes the CPU wait for it.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.values = torch.zeros(3, device=device)  # forward loss, backward loss, gradient norm
+        self.steps = 0
+        self.start = time.monotonic()
+
+    def add(self, losses: Tensor, grad_norm: Tensor) -> None:
+        """Add the metrics of one step."""
+        self.values = self.values + torch.cat([losses, grad_norm[None]])
+        self.steps += 1
+
+
+def new_model(
+    config: PretrainConfig, corpus: Corpus, bilm: BiLM | None = None
+) -> tuple[LanguageModel, Vocabulary]:
+    """Return a language model with random weights and the vocabulary of a text.
+
+    If `bilm` is given, only the softmax is new.
+    """
+    vocabulary = corpus.vocabulary(
+        max_size=config.vocabulary.max_size, min_count=config.vocabulary.min_count
     )
+    torch.manual_seed(config.training.seed)
+    bilm = bilm or BiLM(config.bilm)
+    softmax = Softmax(dim=bilm.config.dim, vocab_size=len(vocabulary))
+    return LanguageModel(bilm, softmax), vocabulary
+
+
+def _combine_seeds(*numbers: int) -> int:
+    sequence = np.random.SeedSequence([number + 1 for number in numbers])
+    return int(sequence.generate_state(1, np.uint64)[0] >> 1)

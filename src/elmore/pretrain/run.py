@@ -5,7 +5,7 @@ DIR/summary.json loss.png                    results of the run
 DIR/config.json model.safetensors softmax.safetensors vocab.txt   the model
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from elmore.errors import MissingExtraError, require
 from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining
-from elmore.text.corpus import Encoded, encode_corpus
+from elmore.text.corpus import Progress, encode_corpus
 from elmore.training.interruption import InterruptedRunError, interruption
 from elmore.training.plots import plot_pretraining
 from elmore.training.processes import join_processes
@@ -27,9 +27,6 @@ from elmore.training.settings import check_minutes
 from elmore.training.tensorboard import TensorBoard
 
 CACHE = Path.home() / ".cache" / "elmore"
-
-Watch = Callable[[Iterator[Encoded]], Iterator[Encoded]]
-"""Wraps the iterator over the encoded text, for example in a progress bar."""
 
 
 def pretrain(
@@ -45,7 +42,7 @@ def pretrain(
     cache: Path | None = None,
     workers: int | None = None,
     report: Report = lambda _: None,
-    watch: Watch = iter,
+    progress: Progress = iter,
 ) -> dict[str, Any]:
     """Train a biLM on text, write it to a folder, and return a summary of the run.
 
@@ -61,7 +58,7 @@ def pretrain(
         cache: Folder for encoded text; `~/.cache/elmore` by default.
         workers: Number of processes that tokenize; all cores by default.
         report: Receives metrics and messages while training; see `Report`.
-        watch: Wraps the iterator over the encoded text; see `Watch`.
+        progress: Wraps the iterator over chunks of 1000 lines while they are encoded.
 
     Raises:
         InterruptedRunError: If SIGINT or SIGTERM stopped the run. It can be resumed.
@@ -75,7 +72,9 @@ def pretrain(
         else:
             report = _ignore  # one process reports for all
         corpus = processes.first_runs_alone(
-            lambda: encode_corpus(files, cache or CACHE, config.text, workers=workers, watch=watch)
+            lambda: encode_corpus(
+                files, cache or CACHE, config.text, workers=workers, progress=progress
+            )
         )
         sentences = read_heldout(heldout, config.text, corpus, report) if heldout else None
         run = Pretraining(
@@ -112,6 +111,8 @@ def train(run: Pretraining, report: Report, *, resume: bool) -> None:
     write = TensorBoard(run.folder.path) if use_tensorboard else _ignore
     with interruption() as interrupted:
         for record in run.run(interrupted):
+            if run.processes.first:
+                run.folder.append_metrics(record)
             report(record)
             write(record)
     if not run.complete:
@@ -119,9 +120,9 @@ def train(run: Pretraining, report: Report, *, resume: bool) -> None:
 
 
 def finish(
-    run: Pretraining, files: Sequence[Path], report: Report, **facts: object
+    run: Pretraining, files: Sequence[Path], report: Report, **details: object
 ) -> dict[str, Any]:
-    """Write the summary, the plot and the model of a complete run; return the summary."""
+    """Write the summary, with `details`, the plot and the model; return the summary."""
     folder = run.folder
     records = folder.read_metrics()
     tokens = run.step * run.tokens_per_step
@@ -134,11 +135,11 @@ def finish(
         "parameters": sum(p.numel() for p in run.model.bilm.parameters()),
         "vocabulary": len(run.vocabulary),
         "text": [path.name for path in files],
-        "text_words": run.corpus.facts["words"],
+        "text_words": run.corpus.num_words,
         "hardware": f"{run.processes.count} x {hardware_name(run.processes.device)}",
         "elmore": elmore.__version__,
         "torch": torch.__version__,
-        **facts,
+        **details,
     }
     write_json(folder.path / "summary.json", summary)
     try:

@@ -4,17 +4,16 @@ import copy
 import math
 import time
 import zlib
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from elmore.errors import InputError
+from elmore.prefetch import prefetch
 from elmore.tasks.config import FitConfig
 from elmore.tasks.task import Labels, Task, TaskModel
 from elmore.tasks.words import WordEncoder
@@ -28,9 +27,6 @@ from elmore.training.checkpoints import (
 )
 from elmore.training.optim import clip_gradients, make_optimizer, set_learning_rate
 from elmore.training.run_folder import Report, RunFolder
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 _BATCHES_PER_SORT = 50  # batches whose examples are sorted by length together
 _STEPS_PER_CHECK = 100  # reading a loss makes the CPU wait for the GPU, so it is done rarely
@@ -239,7 +235,7 @@ class Fit:
         if self.average is not None:
             restore_module(self.average, checkpoint.part("average"), path)
         self.best_weights = checkpoint.part("best")
-        facts = checkpoint.facts
+        facts = checkpoint.metadata
         self.epoch, self.steps = facts["epoch"], facts["steps"]
         self.best, self.bad_epochs, self.lr = facts["best"], facts["worse"], facts["lr"]
 
@@ -280,18 +276,3 @@ def predict(
             for row, prediction in zip(rows, model.predict(batch), strict=True):
                 predictions[row] = prediction
     return predictions
-
-
-def prefetch(function: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result]:
-    """Yield `function(item)` for each item, computed by a thread up to two items ahead.
-
-    GPU work of the thread runs in order with the caller's: both use the default stream.
-    """
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        pending: deque[Future[Result]] = deque()
-        for item in items:
-            pending.append(thread.submit(function, item))
-            if len(pending) > 2:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()

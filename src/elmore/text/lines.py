@@ -9,18 +9,25 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO
 
 from elmore.errors import InputError
 
 MAX_LINE = 1_000_000
 """Maximum bytes per line. A longer line is taken for a file without line breaks."""
 
-_OPENERS: dict[str, Callable[[Path], object]] = {
+
+def _open_zstandard(path: Path) -> io.BufferedReader:
+    import pyarrow as pa  # includes a Zstandard decoder; Python before 3.14 has none
+
+    return io.BufferedReader(pa.input_stream(path, compression="zstd"))
+
+
+_DECOMPRESS: dict[str, Callable[[Path], Any]] = {
     ".gz": gzip.open,
     ".xz": lzma.open,
     ".bz2": bz2.open,
-    ".zst": lambda path: _open_zstandard(path),
+    ".zst": _open_zstandard,
 }
 
 
@@ -28,17 +35,7 @@ def open_bytes(path: Path) -> BinaryIO:
     """Open a file for reading, decompressed according to its suffix; `-` is standard input."""
     if str(path) == "-":
         return sys.stdin.buffer
-    return cast("BinaryIO", _OPENERS.get(path.suffix, _open_plain)(path))
-
-
-def _open_zstandard(path: Path) -> BinaryIO:
-    import pyarrow as pa  # includes a Zstandard decoder; Python before 3.14 has none
-
-    return io.BufferedReader(pa.input_stream(path, compression="zstd"))
-
-
-def _open_plain(path: Path) -> BinaryIO:
-    return path.open("rb")
+    return _DECOMPRESS[path.suffix](path) if path.suffix in _DECOMPRESS else path.open("rb")
 
 
 def read_lines(path: Path, *, replace_invalid: bool = False) -> Iterator[str]:
@@ -54,8 +51,7 @@ def read_lines(path: Path, *, replace_invalid: bool = False) -> Iterator[str]:
     with open_bytes(path) as file:
         number = 0
         try:
-            while raw := file.readline(MAX_LINE + 2):
-                number += 1
+            for number, raw in enumerate(iter(lambda: file.readline(MAX_LINE + 2), b""), start=1):
                 if number == 1:
                     raw = raw.removeprefix(codecs.BOM_UTF8)
                 raw = raw.rstrip(b"\r\n")
@@ -66,7 +62,7 @@ def read_lines(path: Path, *, replace_invalid: bool = False) -> Iterator[str]:
                     )
                 yield _decode(raw, path, number, replace_invalid)
         except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-            if path.suffix not in _OPENERS:
+            if path.suffix not in _DECOMPRESS:
                 raise
             raise InputError(
                 f"{path}, after line {number}: damaged {path.suffix} file ({error})"
@@ -76,17 +72,14 @@ def read_lines(path: Path, *, replace_invalid: bool = False) -> Iterator[str]:
 def _decode(raw: bytes, path: Path, number: int, replace_invalid: bool) -> str:
     if replace_invalid:
         return raw.decode("utf-8", "replace").replace("\0", "\ufffd")
-    hint = (
-        "Convert the file to UTF-8 or, where the replace_invalid option is available, use it to "
-        "replace invalid characters with U+FFFD."
-    )
     try:
         line = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
+        error = "NUL character; expected text" if "\0" in line else ""
+    except UnicodeDecodeError as e:
+        error = f"byte {raw[e.start]:#04x} at position {e.start} is not UTF-8"
+    if error:
         raise InputError(
-            f"{path}, line {number}: byte {raw[error.start]:#04x} at position {error.start} "
-            f"is not UTF-8. {hint}"
-        ) from error
-    if "\0" in line:
-        raise InputError(f"{path}, line {number}: NUL character; expected text. {hint}")
+            f"{path}, line {number}: {error}. Convert the file to UTF-8 or, where the "
+            "replace_invalid option is available, use it to replace invalid characters with U+FFFD."
+        )
     return line

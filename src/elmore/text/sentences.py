@@ -39,21 +39,20 @@ class TokenBatch(NamedTuple):
         return self.mask[:, 2:]
 
 
-def frame(words: Sentence) -> list[str]:
+def add_boundaries(words: Sentence) -> list[str]:
     """Add the boundary tokens `<S>` and `</S>`."""
     return [BOS_WORD, *words, EOS_WORD]
 
 
 def batch_sentences(sentences: Iterable[Sentence], encode_words: EncodeWords) -> TokenBatch:
     """Encode tokenized sentences as one padded batch, which is empty if there are none."""
-    framed = [frame(check_sentence(words, i)) for i, words in enumerate(sentences)]
-    ids = encode_words(list(chain.from_iterable(framed)))
-    if not framed:
+    rows = [add_boundaries(check_sentence(words, i)) for i, words in enumerate(sentences)]
+    lengths = [len(row) for row in rows]
+    ids = encode_words(list(chain.from_iterable(rows)))
+    if not rows:
         return TokenBatch(ids.new_zeros(0, 2, *ids.shape[1:]), ids.new_zeros(0, 2).bool())
-    rows = ids.split([len(words) for words in framed])
-    padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)  # (B, T, *C)
-    lengths = torch.tensor([len(row) for row in rows])
-    return TokenBatch(padded, torch.arange(padded.shape[1]) < lengths[:, None])
+    padded = torch.nn.utils.rnn.pad_sequence(ids.split(lengths), batch_first=True)  # (B, T, *C)
+    return TokenBatch(padded, torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])
 
 
 def check_sentence(words: Sentence, index: int) -> Sentence:

@@ -64,13 +64,13 @@ class Vocabulary:
     def __contains__(self, word: str) -> bool:
         return word in self._ids
 
-    def number(self, word: str) -> int:
+    def word_to_id(self, word: str) -> int:
         """Return the vocabulary id: the line number from 0, or that of `<UNK>`."""
         return self._ids.get(word, self._unknown_id)
 
     def encode_words(self, words: Sequence[str]) -> Int[Tensor, " N"]:
         """Return input ids: vocabulary ids plus 1, because 0 is padding."""
-        return torch.tensor([self.number(word) + 1 for word in words], dtype=torch.int64)
+        return torch.tensor([self.word_to_id(word) + 1 for word in words], dtype=torch.int64)
 
     def encode_sentences(self, sentences: Iterable[Sentence]) -> TokenBatch:
         """Encode tokenized sentences as one padded batch of input ids."""

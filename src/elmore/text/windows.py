@@ -17,7 +17,6 @@ carries the state over from the previous sentence of the row; `carry_state` does
 2 directions, B rows, T tokens, N distinct words, C characters, S sentences, W words of the corpus.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -47,8 +46,8 @@ class LMBatch(NamedTuple):
     targets: Int[Tensor, "2 B T"]
     """Words to predict, as vocabulary ids."""
 
-    continues: Bool[Tensor, "2 B T"]
-    """True where the LSTM continues from the previous token; False where its state is reset."""
+    keep_state: Bool[Tensor, "2 B T"]
+    """False where the LSTM state is reset to zeros before the token."""
 
 
 class Windows:
@@ -77,7 +76,7 @@ class Windows:
         seed: int,
         carry_state: bool = False,
         sentences: Int[np.ndarray, " S"] | None = None,
-        state: Mapping[str, np.ndarray] | None = None,
+        state: Int[np.ndarray, "2 2+2*B"] | None = None,
     ) -> None:
         if sentences is None:
             sentences = np.arange(corpus.num_sentences)
@@ -91,7 +90,8 @@ class Windows:
             for direction in (FORWARD, BACKWARD)
         ]
         if state is not None:
-            self._restore(state)
+            for reader, reader_state in zip(self._readers, state, strict=True):
+                reader.restore(reader_state)
 
     def next(self, rows: slice = slice(None)) -> LMBatch:
         """Return the next window, or a slice of its rows."""
@@ -108,17 +108,12 @@ class Windows:
             distinct=torch.from_numpy(characters),
             words=torch.from_numpy(words.reshape(inputs.shape)),
             targets=torch.from_numpy(self._targets[self._corpus.tokens[targets]]),
-            continues=torch.from_numpy(~starts | self._carry_state),
+            keep_state=torch.from_numpy(~starts | self._carry_state),
         )
 
-    def state(self) -> dict[str, np.ndarray]:
+    def state(self) -> Int[np.ndarray, "2 2+2*B"]:
         """Return the position of every row, from which a new `Windows` can resume."""
-        states = [reader.state() for reader in self._readers]
-        return {name: np.stack([state[name] for state in states]) for name in states[0]}
-
-    def _restore(self, state: Mapping[str, np.ndarray]) -> None:
-        for direction, reader in enumerate(self._readers):
-            reader.restore({name: values[direction] for name, values in state.items()})
+        return np.stack([reader.state() for reader in self._readers])
 
 
 class _Reader:
@@ -177,17 +172,12 @@ class _Reader:
         offsets = np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
         return (np.repeat(starts, lengths) + step * offsets).reshape(len(position), steps)
 
-    def state(self) -> dict[str, np.ndarray]:
+    def state(self) -> Int[np.ndarray, " 2+2*B"]:
         """Return the argument of `restore`."""
-        return {
-            "epoch": np.array(self._epoch),
-            "taken": np.array(self._taken),
-            "position": np.array(self._position, np.int64),
-            "left": np.array(self._left, np.int64),
-        }
+        return np.array([self._epoch, self._taken, *self._position, *self._left], np.int64)
 
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+    def restore(self, state: Int[np.ndarray, " 2+2*B"]) -> None:
         """Resume from a state."""
-        self._begin_epoch(int(state["epoch"]), int(state["taken"]))
-        self._position = state["position"].tolist()
-        self._left = state["left"].tolist()
+        epoch, taken, *rows = state.tolist()
+        self._begin_epoch(epoch, taken)
+        self._position, self._left = rows[: len(rows) // 2], rows[len(rows) // 2 :]

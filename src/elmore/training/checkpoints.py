@@ -1,4 +1,4 @@
-"""Checkpoints of a run: named tensors and JSON facts in one safetensors file, without pickle.
+"""Checkpoints of a run: named tensors and JSON metadata in a safetensors file, without pickle.
 
 A file has its final name only once it is complete, and a checksum detects later damage. The two
 newest checkpoints are kept, so that one is left if the other is damaged.
@@ -25,7 +25,7 @@ class Checkpoint(NamedTuple):
     """Everything a run needs to resume."""
 
     tensors: dict[str, Tensor]
-    facts: dict[str, Any]
+    metadata: dict[str, Any]
     """Values that are not tensors, such as the step; they are stored as JSON."""
 
     def part(self, name: str) -> dict[str, Tensor]:
@@ -34,19 +34,15 @@ class Checkpoint(NamedTuple):
         return {k.removeprefix(prefix): v for k, v in self.tensors.items() if k.startswith(prefix)}
 
 
-class DamagedCheckpointError(ValueError):
-    """A checkpoint file is incomplete or has changed since it was written."""
-
-
 def write_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint, delete all but the two newest ones, and return its path."""
     path = folder / f"step-{step:09}.safetensors"
     tensors = {name: x.detach().cpu().contiguous() for name, x in checkpoint.tensors.items()}
-    facts = json.dumps(checkpoint.facts)
-    metadata = {"facts": facts, "sum": str(_checksum(tensors, facts))}
+    metadata = json.dumps(checkpoint.metadata)
+    header = {"metadata": metadata, "checksum": str(_checksum(tensors, metadata))}
     with atomic_file(path) as temporary:
         try:
-            save_file(tensors, temporary, metadata)
+            save_file(tensors, temporary, header)
         except SafetensorError as error:
             raise OSError(f"cannot write {path}: {error}") from error
     for old in checkpoint_files(folder)[:-_MAX_KEPT]:
@@ -63,22 +59,23 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint.
 
     Raises:
-        DamagedCheckpointError: If the file is incomplete, or its checksum does not match.
+        InputError: If the file is incomplete, or its checksum does not match.
     """
     try:
         with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
+            header = file.metadata() or {}
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-        facts, expected = json.loads(metadata["facts"]), metadata["sum"]
+        checkpoint = Checkpoint(tensors, json.loads(header["metadata"]))
+        intact = header["checksum"] == str(_checksum(tensors, header["metadata"]))
     except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
-        raise DamagedCheckpointError(f"{path} is not a complete checkpoint ({error})") from error
-    if expected != str(_checksum(tensors, metadata["facts"])):
-        raise DamagedCheckpointError(f"{path} is damaged: its checksum does not match")
-    return Checkpoint(tensors, facts)
+        raise InputError(f"{path} is not a complete checkpoint ({error})") from error
+    if not intact:
+        raise InputError(f"{path} is damaged: its checksum does not match")
+    return checkpoint
 
 
-def _checksum(tensors: Mapping[str, Tensor], facts: str) -> int:
-    total = zlib.crc32(facts.encode())
+def _checksum(tensors: Mapping[str, Tensor], metadata: str) -> int:
+    total = zlib.crc32(metadata.encode())
     for name in sorted(tensors):
         header = f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}"
         total = zlib.crc32(header.encode(), total)

@@ -12,8 +12,7 @@ from typing import TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
 T = TypeVar("T")
 
@@ -36,12 +35,6 @@ class Processes:
         each = total // self.count
         return slice(self.rank * each, (self.rank + 1) * each)
 
-    def wrap(self, model: nn.Module) -> nn.Module:
-        """Wrap a model in DDP if there are several processes: gradients are averaged."""
-        if self.count == 1:
-            return model
-        return DistributedDataParallel(model)
-
     def gather(self, rows: Tensor) -> Tensor:
         """Return the rows of all processes, concatenated in the order of their ranks."""
         if self.count == 1:
@@ -49,14 +42,6 @@ class Processes:
         parts = [torch.empty_like(rows) for _ in range(self.count)]
         dist.all_gather(parts, rows.contiguous())
         return torch.cat(parts)
-
-    def mean(self, value: Tensor) -> Tensor:
-        """Return the mean over all processes."""
-        if self.count == 1:
-            return value
-        value = value.clone()
-        dist.all_reduce(value)
-        return value / self.count
 
     def first_runs_alone(self, work: Callable[[], T]) -> T:
         """Call `work` in the first process and then in the others, which find its files."""
@@ -72,13 +57,13 @@ class Processes:
         if self.count > 1:
             dist.barrier()
 
-    def broadcast(self, value: float) -> float:
-        """Return the first process's value, so that all processes decide alike."""
+    def broadcast(self, *values: float) -> list[float]:
+        """Return the first process's values, so that all processes decide alike."""
         if self.count == 1:
-            return value
-        shared = torch.tensor([value], dtype=torch.float64, device=self.device)
+            return [*values]
+        shared = torch.tensor(values, dtype=torch.float64, device=self.device)
         dist.broadcast(shared, src=0)
-        return shared.item()
+        return shared.tolist()
 
 
 @contextmanager

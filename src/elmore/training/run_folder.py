@@ -12,29 +12,17 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from elmore.atomic import atomic_file, atomic_folder, refuse_existing
 from elmore.errors import InputError
-from elmore.training.checkpoints import (
-    Checkpoint,
-    DamagedCheckpointError,
-    checkpoint_files,
-    read_checkpoint,
-)
+from elmore.training.checkpoints import Checkpoint, checkpoint_files, read_checkpoint
 from elmore.training.settings import write_settings
 
 Report = Callable[[dict[str, Any]], None]
 """Receives each line of metrics.jsonl, and `{"note": ...}` for messages to the user."""
-
-
-class SavedCheckpoint(NamedTuple):
-    """A checkpoint and the file it was read from."""
-
-    path: Path
-    checkpoint: Checkpoint
 
 
 @dataclass(frozen=True)
@@ -134,8 +122,8 @@ class RunFolder:
         with atomic_file(self._metrics) as temporary:
             temporary.write_text("".join(kept), encoding="utf-8")
 
-    def newest_checkpoint(self, report: Report) -> SavedCheckpoint | None:
-        """Return the newest intact checkpoint, or None if the run has not written any.
+    def newest_checkpoint(self, report: Report) -> tuple[Path, Checkpoint] | None:
+        """Return the newest intact checkpoint and its file; None if the run has not written any.
 
         Damaged files are reported and renamed to `*.damaged`.
 
@@ -145,8 +133,8 @@ class RunFolder:
         errors = []
         for path in reversed(checkpoint_files(self.checkpoints)):
             try:
-                return SavedCheckpoint(path, read_checkpoint(path))
-            except DamagedCheckpointError as error:
+                return path, read_checkpoint(path)
+            except InputError as error:
                 errors.append(str(error))
                 report({"note": f"{error}; trying the previous checkpoint"})
                 with suppress(FileNotFoundError):  # another process was first

@@ -1,7 +1,9 @@
 """Settings of a run, from a TOML file and individual changes, and back to TOML."""
 
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,10 +39,7 @@ def read_settings(
     for name, section in (sections or {}).items():
         values[name] = dict(section)
     for change in changes:
-        name, equals, value = change.partition("=")
-        if not equals:
-            raise InputError(f"{change}: expected section.name=value, as in training.lr=1e-3")
-        _insert(values, name.strip().split("."), _parse(value.strip()), change)
+        _merge(values, _parse_change(change))
     return from_mapping(cls, values, str(recipe or "settings"))
 
 
@@ -60,20 +59,14 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not TOML ({error})") from error
 
 
-def _parse(value: str) -> Any:
-    """Parse a TOML value; anything else is taken as a string, so that quotes are optional."""
-    try:
-        return tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return value
-
-
-def _insert(values: dict[str, Any], path: list[str], value: Any, change: str) -> None:
-    for name in path[:-1]:
-        values = values.setdefault(name, {})
-        if not isinstance(values, dict):
-            raise InputError(f"{change}: {name} is a setting, not a section")
-    values[path[-1]] = value
+def _parse_change(change: str) -> dict[str, Any]:
+    """Parse a line of TOML, in which quotes around a string are optional."""
+    name, equals, value = change.partition("=")
+    for line in (change, f"{name} = {json.dumps(value.strip())}"):
+        with suppress(tomllib.TOMLDecodeError):
+            if equals:
+                return tomllib.loads(line)
+    raise InputError(f"{change}: expected section.name=value, as in training.lr=1e-3")
 
 
 def write_settings(settings: Any, path: Path) -> None:
@@ -94,16 +87,8 @@ def _toml(values: Mapping[str, Any], section: str) -> list[str]:
 
 
 def _toml_value(value: Any) -> str:
-    if value is None:
-        return '"none"'  # TOML has no null
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_toml_value, value))}]"
-    return repr(value)
+    """Format a string, a number, a bool or a list: TOML and JSON write them alike."""
+    return json.dumps("none" if value is None else value, ensure_ascii=False)  # TOML has no null
 
 
 def check_minutes(max_minutes: float | None) -> None:

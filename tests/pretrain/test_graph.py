@@ -10,10 +10,11 @@ from elmore.bilm.language_model import LanguageModel
 from elmore.bilm.lstm import LSTMState
 from elmore.bilm.model import BiLM, BiLMState
 from elmore.bilm.softmax import Softmax
+from elmore.pretrain.graph import GraphedStep
+from elmore.pretrain.step import StepResult, train_step
 from elmore.text.characters import encode_words
 from elmore.text.windows import LMBatch
-from elmore.training.graph import GraphedStep
-from elmore.training.optim import clip_gradients, make_optimizer, set_learning_rate
+from elmore.training.optim import make_optimizer, set_learning_rate
 from tests.gpu import DEVICE
 
 pytestmark = pytest.mark.gpu
@@ -50,16 +51,12 @@ def train(graphed: bool) -> tuple[list[float], dict[str, Tensor]]:
     optimizer = make_optimizer(lm, lr=0.01)
     generator = torch.Generator(DEVICE).manual_seed(0)
 
-    def step(batch: LMBatch, state: BiLMState) -> tuple[tuple[Tensor, ...], BiLMState]:
+    def step(batch: LMBatch, state: BiLMState) -> StepResult:
         batch = LMBatch(*(x.to(DEVICE) for x in batch))
-        output = lm(batch, state, lm.softmax.draw(20, generator))
-        optimizer.zero_grad()
-        output.loss.backward()
-        norm = clip_gradients(lm.parameters(), 1.0)
-        optimizer.step()
-        return (output.loss.detach(), norm), output.state
+        negatives = lm.softmax.draw(20, generator)
+        return train_step(lm, optimizer, batch, state, negatives, clip_norm=1.0)
 
-    train_step = GraphedStep(step, [generator], multiple=8) if graphed else step
+    fit = GraphedStep(step, [generator], multiple=8) if graphed else step
     zeros = LSTMState(torch.zeros(B, 16, device=DEVICE), torch.zeros(B, 32, device=DEVICE))
     state, losses = [zeros] * 4, []
     for n, batch in enumerate(windows(16)):
@@ -67,8 +64,9 @@ def train(graphed: bool) -> tuple[list[float], dict[str, Tensor]]:
             set_learning_rate(optimizer, 0.001)
         # A graph must draw from the generator as seeded here, too.
         generator.manual_seed(n)
-        (loss, _), state = train_step(batch, state)
-        losses.append(loss)
+        result = fit(batch, state)
+        state = result.state
+        losses.append(result.losses.mean())
     return [loss.item() for loss in losses], lm.state_dict()
 
 

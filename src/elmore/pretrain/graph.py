@@ -14,10 +14,11 @@ from torch.nn import functional
 from elmore.bilm.kernels.graphs import CapturedFunction
 from elmore.bilm.lstm import LSTMState
 from elmore.bilm.model import BiLMState
+from elmore.pretrain.step import StepResult
 from elmore.text.windows import LMBatch
 
-Step = Callable[[LMBatch, BiLMState], tuple[tuple[Tensor, ...], BiLMState]]
-"""Fits a batch from a state; returns values to log, and the state after it."""
+Step = Callable[[LMBatch, BiLMState], StepResult]
+"""Trains on a batch, from a state."""
 
 _WARM_UP = 3  # steps without a graph, which compile kernels and create the optimizer's state
 
@@ -41,27 +42,24 @@ class GraphedStep:
         self._warm_up = _WARM_UP
         self._captured = CapturedFunction(self._run, generators, warm_up=0)
 
-    def __call__(self, batch: LMBatch, state: BiLMState) -> tuple[tuple[Tensor, ...], BiLMState]:
+    def __call__(self, batch: LMBatch, state: BiLMState) -> StepResult:
         """Run the step; the batch may still be in host memory."""
         device = state[0].cell.device
         batch = LMBatch(*(x.to(device, non_blocking=True) for x in batch))
         if self._warm_up > 0:
             self._warm_up -= 1
             return self._step(batch, state)
-        results = [x.clone() for x in self._captured(*self._pad(batch), *chain(*state))]
-        num_logged = len(results) - 2 * len(state)
-        return tuple(results[:num_logged]), _to_state(results[num_logged:])
+        # Padding: rows of zeros that nothing in the window refers to.
+        words = batch.distinct
+        padding = (0, 0) * (words.ndim - 1) + (0, -len(words) % self._multiple)
+        batch = batch._replace(distinct=functional.pad(words, padding))
+        losses, grad_norm, *after = (x.clone() for x in self._captured(*batch, *chain(*state)))
+        return StepResult(losses, grad_norm, _to_state(after))
 
     def _run(self, *tensors: Tensor) -> list[Tensor]:
         count = len(LMBatch._fields)
-        logged, after = self._step(LMBatch(*tensors[:count]), _to_state(tensors[count:]))
-        return [*logged, *chain(*after)]
-
-    def _pad(self, batch: LMBatch) -> LMBatch:
-        """Append distinct words, rows of zeros that nothing in the window refers to."""
-        words = batch.distinct
-        padding = (0, 0) * (words.ndim - 1) + (0, -len(words) % self._multiple)
-        return batch._replace(distinct=functional.pad(words, padding))
+        result = self._step(LMBatch(*tensors[:count]), _to_state(tensors[count:]))
+        return [result.losses, result.grad_norm, *chain(*result.state)]
 
 
 def _to_state(tensors: Sequence[Tensor]) -> BiLMState:
