@@ -28,12 +28,9 @@ def finetune(
         output: Folder for the fine-tuned model and the run.
         weight_options: options.json of HDF5 weights, if it is not next to them.
     """
-    from elmore.errors import InputError
     from elmore.pretrain.finetune import finetune as run
     from elmore.pretrain.finetune import read_finetune_config
 
-    if not files:
-        raise InputError("expected text files: elmore finetune runs/mine domain.txt -o runs/domain")
     config = read_finetune_config(options.all_changes)
     summary = run(
         model, expand(files), output, config, options=weight_options, **options.keywords()

@@ -35,12 +35,9 @@ def perplexity(
     from elmore.cli.pretrain import expand
     from elmore.cli.progress import with_progress
     from elmore.embedder import find_device
-    from elmore.errors import InputError
     from elmore.pretrain.perplexity import measure_perplexity
     from elmore.text.corpus import TextConfig, read_sentences
 
-    if not files:
-        raise InputError("expected text files, as in: elmore perplexity runs/mine heldout.txt")
     paths = expand(files)
     saved = read_language_model(model)
     config = TextConfig(

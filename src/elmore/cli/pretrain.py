@@ -80,12 +80,9 @@ def pretrain(
         size: Size of the model; medium by default, unless a recipe sets it.
         recipe: TOML file with settings; the config.toml of a run repeats that run.
     """
-    from elmore.errors import InputError
     from elmore.pretrain.config import read_config
     from elmore.pretrain.run import pretrain as run
 
-    if not files:
-        raise InputError("expected text files: elmore pretrain corpus/*.txt -o runs/mine")
     config = read_config(recipe, size=size, changes=options.all_changes)
     summary = run(expand(files), output, config, **options.keywords())
     if options.json_output:
@@ -105,14 +102,15 @@ def expand(files: tuple[Path, ...]) -> list[Path]:
 
     from elmore.errors import InputError
 
+    if not files:
+        raise InputError("expected text files, such as corpus/*.txt")
     paths: list[Path] = []
     for file in files:
         # Not Path.glob, which rejects absolute patterns.
-        pattern = glob(str(file), recursive=True)  # noqa: PTH207
-        matches = [file] if file.exists() else sorted(map(Path, pattern))
+        matches = [str(file)] if file.exists() else sorted(glob(str(file)))  # noqa: PTH207
         if not matches:
             raise InputError(f"{file}: no such file")
-        paths += matches
+        paths += map(Path, matches)
     for path in paths:
         if path.is_dir():
             raise InputError(f"{path} is a folder; name its files, as in {path}/*.txt")

@@ -24,7 +24,6 @@ from elmore.training.plots import plot_pretraining
 from elmore.training.processes import join_processes
 from elmore.training.run_folder import Report, RunFolder, hardware_name, write_json
 from elmore.training.settings import check_minutes
-from elmore.training.tensorboard import TensorBoard
 
 CACHE = Path.home() / ".cache" / "elmore"
 
@@ -108,7 +107,7 @@ def train(run: Pretraining, report: Report, *, resume: bool) -> None:
     if resume:
         run.restore(report)
     use_tensorboard = run.config.run.tensorboard and run.processes.first
-    write = TensorBoard(run.folder.path) if use_tensorboard else _ignore
+    write = _tensorboard(run.folder.path) if use_tensorboard else _ignore
     with interruption() as interrupted:
         for record in run.run(interrupted):
             if run.processes.first:
@@ -155,6 +154,22 @@ def finish(
     )
     folder.finish()
     return summary
+
+
+def _tensorboard(folder: Path) -> Report:
+    """Return a function that writes metrics for TensorBoard."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    writer = SummaryWriter(str(folder))
+
+    def write(record: dict[str, Any]) -> None:
+        perplexity = {f"heldout/{k}": v for k, v in (record.get("heldout") or {}).items()}
+        for name, value in (record | perplexity).items():
+            if isinstance(value, float):
+                writer.add_scalar(name, value, record["step"])
+        writer.flush()
+
+    return write
 
 
 def _ignore(_: dict[str, Any]) -> None:
