@@ -1,4 +1,4 @@
-"""experiments/intrinsic.py (section 5.3) on texts of a few words. Oracle: scores by hand."""
+"""experiments/intrinsic.py (section 5.3 of the paper) on tiny texts. Oracle: scores by hand."""
 
 import json
 import lzma

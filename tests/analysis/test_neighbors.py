@@ -1,4 +1,4 @@
-"""Oracle: the cosines of all words of the corpus, sorted."""
+"""Nearest neighbors. Oracle: the sorted cosines of all words of the corpus."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_neighbors_have_the_largest_cosines(embedder: Embedder, layer, k: int) -
                 assert neighbor.occurrence.tokens == CORPUS[line]
 
 
-def test_query_is_parsed() -> None:
+def test_word_in_brackets_is_the_query() -> None:
     query = parse_query("They put on a [play] last night.")
     assert query.tokens == ["They", "put", "on", "a", "play", "last", "night", "."]
     assert query.word == "play"

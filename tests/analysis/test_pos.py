@@ -1,4 +1,4 @@
-"""Oracles: files parsed by hand, linearly separable vectors, one step of Adam in NumPy."""
+"""POS probing. Oracles: words by hand, linearly separable vectors, a step of Adam in NumPy."""
 
 from pathlib import Path
 
@@ -117,7 +117,7 @@ def test_each_layer_has_its_own_probe() -> None:
     train, dev, test = (sample_words(n, layers=2) for n in (50, 20, 25))
     for text in (train, dev, test):
         text.layers[0].zero_()
-        text.tags[:5] = ["NN"] * 5  # mislabeled: their vectors are those of DT
+        text.tags[:5] = ["NN"] * 5  # label noise: these vectors belong to DT
     zeros, separable = probe_pos(train, dev, test, SMALL_DATA)
     assert zeros == 30 / 100
     assert separable == 95 / 100
@@ -125,8 +125,8 @@ def test_each_layer_has_its_own_probe() -> None:
 
 def test_accuracy_is_invariant_to_scale_and_shift_of_a_layer() -> None:
     texts = [sample_words(n, layers=1, noise=2.0) for n in (60, 20, 40)]
-    moved = [TaggedWords([100 * x.float() - 7 for x in t.layers], t.tags) for t in texts]
-    [original], [transformed] = probe_pos(*texts), probe_pos(*moved)
+    scaled = [TaggedWords([100 * x.float() - 7 for x in t.layers], t.tags) for t in texts]
+    [original], [transformed] = probe_pos(*texts), probe_pos(*scaled)
     assert 0.5 < original < 1
     assert transformed == pytest.approx(original, abs=0.02)
 

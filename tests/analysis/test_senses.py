@@ -1,4 +1,4 @@
-"""Oracles: eigenvectors of the covariance, a loop over all pairs, sentences embedded one by one."""
+"""Word senses. Oracles: eigenvectors of the covariance, loops over pairs, `Embedder.embed`."""
 
 from collections import Counter
 from pathlib import Path
@@ -26,7 +26,7 @@ WORDS = ["play", "bank", "spring", "light"]
 
 
 @pytest.fixture(scope="module")
-def shipped() -> list[SenseExample]:
+def examples() -> list[SenseExample]:
     return read_senses(EXAMPLES / "senses.tsv")
 
 
@@ -46,8 +46,8 @@ def test_projection_equals_the_top_eigenvectors_of_the_covariance(count: int, di
 
 def test_projection_is_invariant_to_rotation_and_translation() -> None:
     vectors = np.random.default_rng(0).normal(size=(30, 8))
-    for moved in (-vectors[:, ::-1], vectors + 5):
-        np.testing.assert_allclose(project(moved), project(vectors), atol=1e-9)
+    for transformed in (-vectors[:, ::-1], vectors + 5):
+        np.testing.assert_allclose(project(transformed), project(vectors), atol=1e-9)
 
 
 @pytest.mark.parametrize("shape", [(7, 5), (1, 5), (6, 1), (2, 2)])
@@ -57,22 +57,22 @@ def test_equal_vectors_are_projected_to_zero(shape: tuple[int, int]) -> None:
     assert (points == 0).all()
 
 
-def test_differences_by_rounding_are_ignored() -> None:
-    random = np.random.default_rng(0)
-    vectors = random.normal(size=6) + 1e-8 * random.normal(size=(9, 6))
+def test_rounding_errors_are_ignored() -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=6) + 1e-8 * rng.normal(size=(9, 6))
     assert (project(vectors) == 0).all()
     assert nearest_accuracy(vectors, [*"aaabbbccc"]) == pytest.approx(2 / 8)
 
 
 def test_points_ignore_the_length_of_vectors() -> None:
-    random = np.random.default_rng(0)
-    vectors = random.normal(size=(2, 9, 6)).astype(np.float32)
-    longer = vectors * random.uniform(1, 9, (2, 9, 1)).astype(np.float32)
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(2, 9, 6)).astype(np.float32)
+    longer = vectors * rng.uniform(1, 9, (2, 9, 1)).astype(np.float32)
     points = [WordSenses("play", [*"aaabbbccc"], v).points(1) for v in (vectors, longer)]
     np.testing.assert_allclose(points[0], points[1], atol=1e-6)
 
 
-def loop_over_pairs(vectors: np.ndarray, senses: list[str]) -> float:
+def accuracy_by_loops(vectors: np.ndarray, senses: list[str]) -> float:
     hits = 0
     for i, v in enumerate(vectors):
         others = [j for j in range(len(vectors)) if j != i]
@@ -82,13 +82,15 @@ def loop_over_pairs(vectors: np.ndarray, senses: list[str]) -> float:
 
 
 def test_accuracy_equals_a_loop_over_all_pairs() -> None:
-    random = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     senses = [*"aaaaaaabbbbbbcccc"]
-    centers = {sense: random.normal(size=9) for sense in "abc"}
+    centers = {sense: rng.normal(size=9) for sense in "abc"}
     for noise in (0.1, 1.0, 3.0):
-        vectors = np.stack([centers[s] + noise * random.normal(size=9) for s in senses])
-        vectors *= random.uniform(0.1, 9, (len(senses), 1))  # lengths don't matter
-        assert nearest_accuracy(vectors, senses) == pytest.approx(loop_over_pairs(vectors, senses))
+        vectors = np.stack([centers[s] + noise * rng.normal(size=9) for s in senses])
+        vectors *= rng.uniform(0.1, 9, (len(senses), 1))  # cosines do not depend on lengths
+        assert nearest_accuracy(vectors, senses) == pytest.approx(
+            accuracy_by_loops(vectors, senses)
+        )
 
 
 def test_accuracy_of_equal_vectors_is_at_chance() -> None:
@@ -120,8 +122,8 @@ def test_vectors_equal_those_of_the_words_in_brackets(embedder: Embedder) -> Non
         np.testing.assert_allclose(vectors, expected[:, occurrence.position], atol=1e-6)
 
 
-def test_accuracy_of_layer_0_is_at_chance(embedder: Embedder, shipped: list[SenseExample]) -> None:
-    for word in embed_senses(embedder, shipped):
+def test_accuracy_of_layer_0_is_at_chance(embedder: Embedder, examples: list[SenseExample]) -> None:
+    for word in embed_senses(embedder, examples):
         counts, total = Counter(word.senses), len(word.senses)
         chance = sum(n * (n - 1) for n in counts.values()) / (total * (total - 1))
         assert word.accuracies()[0] == pytest.approx(chance)
@@ -131,7 +133,7 @@ def test_accuracy_of_layer_0_is_at_chance(embedder: Embedder, shipped: list[Sens
 
 @pytest.mark.parametrize(("count", "size"), [(1, (540, 480)), (3, (1080, 960)), (4, (1080, 960))])
 def test_plot_has_one_panel_per_word(tmp_path: Path, count: int, size: tuple[int, int]) -> None:
-    senses = [*"aabbccddeeffgg"]  # more than there are colors
+    senses = [*"aabbccddeeffgg"]  # more senses than colors
     vectors = np.random.default_rng(0).normal(size=(2, len(senses), 5)).astype(np.float32)
     vectors[0] = 1
     words = [WordSenses(name, senses, vectors) for name in WORDS[:count]]
@@ -165,23 +167,23 @@ def test_malformed_table_is_rejected(tmp_path: Path, text: str, message: str) ->
         read_senses(file)
 
 
-def test_examples_have_enough_occurrences_of_each_sense(shipped: list[SenseExample]) -> None:
-    counts = Counter((word, sense) for word, sense, _ in shipped)
+def test_examples_have_enough_occurrences_of_each_sense(examples: list[SenseExample]) -> None:
+    counts = Counter((word, sense) for word, sense, _ in examples)
     assert list(dict.fromkeys(word for word, _ in counts)) == WORDS
     assert min(counts.values()) >= 12
     # Inflected forms would lift the accuracy of layer 0 above chance.
-    assert all(occurrence.word == word for word, _, occurrence in shipped)
+    assert all(occurrence.word == word for word, _, occurrence in examples)
 
 
 def test_examples_are_all_sentences_of_the_corpus_with_these_words(
-    shipped: list[SenseExample],
+    examples: list[SenseExample],
 ) -> None:
     lines = (EXAMPLES / "corpus.txt").read_text(encoding="ascii").splitlines()
     corpus = [tuple(tokenize(line)) for line in lines]
-    marked = [tuple(occurrence.tokens) for _, _, occurrence in shipped]
+    sentences = [tuple(occurrence.tokens) for _, _, occurrence in examples]
     assert 450 <= len(corpus) <= 600
     assert len(set(corpus)) == len(corpus)
-    assert len(set(marked)) == len(marked)
+    assert len(set(sentences)) == len(sentences)
     with_words = {s for s in corpus if {token.lower() for token in s} & {*WORDS}}
-    assert with_words == set(marked)
-    assert all(sum(token.lower() in WORDS for token in sentence) == 1 for sentence in marked)
+    assert with_words == set(sentences)
+    assert all(sum(token.lower() in WORDS for token in sentence) == 1 for sentence in sentences)

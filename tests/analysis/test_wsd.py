@@ -1,4 +1,4 @@
-"""Oracles: answers by hand; averages and cosines computed one word at a time."""
+"""Word sense disambiguation. Oracles: senses by hand; averages and cosines word by word."""
 
 import lzma
 import random
@@ -88,7 +88,7 @@ def test_compressed_files_are_read(tmp_path: Path) -> None:
     ("data", "keys", "message"),
     [
         (DATA[:300], KEYS, r"t\.data\.xml is not well-formed XML \(.*line 8"),
-        ("no XML", KEYS, r"t\.data\.xml is not well-formed XML \(.*line 1"),
+        ("not XML", KEYS, r"t\.data\.xml is not well-formed XML \(.*line 1"),
         ("", KEYS, "not well-formed XML"),
         ("<html></html>", KEYS, "no sentence; expected <sentence>"),
         (DATA.replace(">New_York<", "><"), KEYS, "line 6: <instance> is empty; expected a word"),
@@ -147,9 +147,9 @@ def expected_averages(embedder: Embedder, sentences: list[WsdSentence]) -> dict[
     for sentence in sentences:
         [vectors] = embedder.embed([sentence.tokens], layers="all")
         for _, words, senses in sentence.instances:
-            of_words = [vectors[:, i].astype(float) for i in range(words.start, words.stop)]
+            span = [vectors[:, i].astype(float) for i in range(words.start, words.stop)]
             for sense in senses:
-                by_sense.setdefault(sense, []).append(sum(of_words) / len(of_words))
+                by_sense.setdefault(sense, []).append(sum(span) / len(span))
     return {sense: np.mean(vectors, axis=0) for sense, vectors in by_sense.items()}
 
 
@@ -170,8 +170,8 @@ def test_predicted_sense_has_the_largest_cosine(embedder: Embedder) -> None:
     averages = expected_averages(embedder, train)
     assert len(predictions) == embedder.num_layers
     distinct = set()
-    for layer, of_layer in enumerate(predictions):
-        remaining = iter(of_layer)
+    for layer, layer_predictions in enumerate(predictions):
+        remaining = iter(layer_predictions)
         for sentence in test:
             vectors = embedder.embed([sentence.tokens], layers=layer)[0].astype(float)
             for lexeme, words, _ in sentence.instances:
@@ -201,7 +201,7 @@ def test_most_frequent_sense_wins_a_tie(embedder: Embedder) -> None:
     assert disambiguate(embedder, [sentence], averages, {})[0] == ["bass%1:07:01::"]
 
 
-def test_nearest_compares_cosines_in_each_layer() -> None:
+def test_nearest_sense_is_found_separately_in_each_layer() -> None:
     vectors = {
         "bass%1:05:00::": np.array([[3, 0], [0, 0.1]], dtype=np.float32),
         "bass%1:07:01::": np.array([[1, 1], [9, 1]], dtype=np.float32),
@@ -236,7 +236,7 @@ def test_unseen_lexemes_get_their_first_sense(embedder: Embedder) -> None:
     assert predictions == [["bass%1:05:00::", "bass%5:00:00:low:03", None]] * embedder.num_layers
 
 
-def test_f1_accepts_any_correct_sense() -> None:
+def test_f1_accepts_any_of_several_gold_senses() -> None:
     instances = [
         instance(NOUN, 0, "a%1:", "b%1:"),
         instance(NOUN, 0, "c%1:"),

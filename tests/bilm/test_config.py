@@ -1,4 +1,4 @@
-"""Oracle: the published parameter counts of the released models."""
+"""Model sizes. Oracle: the published parameter counts of the released models."""
 
 import pytest
 import torch
@@ -38,6 +38,6 @@ def test_defaults_are_the_sizes_of_the_paper() -> None:
         ({"num_highways": -1}, "must not be negative"),
     ],
 )
-def test_invalid_sizes_are_rejected(settings: dict, message: str) -> None:
+def test_invalid_settings_are_rejected(settings: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         BiLMConfig(**settings)

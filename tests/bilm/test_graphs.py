@@ -1,4 +1,4 @@
-"""Oracle: the same function without a CUDA graph. Without a GPU, a stub records the captures."""
+"""Captured CUDA graphs. Oracle: the same function without a graph. Captures are stubs on a CPU."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ needs_gpu = [
 ]
 
 
-class TestWhichGraphsAreKept:
+class TestGraphCache:
     @pytest.fixture(autouse=True)
     def captured(self, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, torch.dtype]]:
         """The size and dtype of the first input of each capture."""
@@ -27,7 +27,7 @@ class TestWhichGraphsAreKept:
         monkeypatch.setattr(CapturedFunction, "_capture", capture)
         return captured
 
-    def test_a_shape_is_captured_after_its_warm_up(self, captured: list) -> None:
+    def test_shape_is_captured_after_its_warm_up_calls(self, captured: list) -> None:
         run = CapturedFunction(lambda x: [x + 1], warm_up=2)
         results = [run(torch.zeros(1))[0] for _ in range(4)]
         assert results == [1, 1, "replayed", "replayed"]
@@ -41,7 +41,7 @@ class TestWhichGraphsAreKept:
                 run(*inputs)
         assert len(captured) == 4
 
-    def test_the_least_recently_used_graph_is_dropped(self, captured: list) -> None:
+    def test_least_recently_used_graph_is_dropped(self, captured: list) -> None:
         run = CapturedFunction(lambda x: [x], warm_up=0, max_graphs=2)
         for size in (1, 2, 1, 3, 1, 2):
             run(torch.zeros(size))
@@ -58,23 +58,23 @@ class TestOnGpu:
 
         captured = CapturedFunction(run, max_graphs=3)
         for round_ in range(4):
-            for size in (300, 20, 1000, 7):  # one more than max_graphs
+            for size in (300, 20, 1000, 7):  # one size more than max_graphs
                 x = torch.randn(size, 64, device="cuda", dtype=torch.bfloat16)
                 y = torch.randint(round_ + 5, (size, 3), device="cuda")
-                for ours, theirs in zip(captured(x, y), run(x, y), strict=True):
-                    torch.testing.assert_close(ours, theirs)
+                for actual, expected in zip(captured(x, y), run(x, y), strict=True):
+                    torch.testing.assert_close(actual, expected)
 
-    def test_graphs_share_their_memory(self) -> None:
+    def test_graphs_share_one_memory_pool(self) -> None:
         captured = CapturedFunction(lambda x: [x * 2, x.sort().values], warm_up=0)
         largest = torch.ones(2**24, device="cuda")
         torch.cuda.empty_cache()
         before = torch.cuda.memory_reserved()
         captured(largest)
-        with_one = torch.cuda.memory_reserved()
+        after_one = torch.cuda.memory_reserved()
         for size in range(1, 16):
             captured(largest[: -1024 * size])
-        assert with_one - before >= 3 * largest.nbytes
-        assert torch.cuda.memory_reserved() - before < 1.1 * (with_one - before)
+        assert after_one - before >= 3 * largest.nbytes
+        assert torch.cuda.memory_reserved() - before < 1.1 * (after_one - before)
 
     def test_random_numbers_depend_on_the_seed_as_without_a_graph(self) -> None:
         generator = torch.Generator("cuda")

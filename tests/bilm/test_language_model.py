@@ -1,4 +1,4 @@
-"""Oracles: the layers of the biLM; losses and Adagrad in numpy; one long window for two short."""
+"""The training objective. Oracles: losses and Adagrad in NumPy; one long window for two short."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def window(B: int = 3, T: int = 5) -> LMBatch:
     return LMBatch(encode_words(WORDS), words, torch.randint(V, (2, B, T)), keep_state)
 
 
-def test_losses_equal_those_of_numpy_from_the_top_layer(lm: LanguageModel) -> None:
+def test_losses_equal_numpy_given_the_top_layer(lm: LanguageModel) -> None:
     batch = window()
     output = lm(batch)
     mask = torch.ones(3, 5, dtype=torch.bool)
@@ -60,34 +60,34 @@ def test_loss_is_sampled_if_negatives_are_given(lm: LanguageModel) -> None:
 
 def test_two_windows_with_carried_state_equal_one_long_window(lm: LanguageModel) -> None:
     batch = window(T=8)
-    parts = [
+    windows = [
         LMBatch(batch.distinct, *(x[..., cut] for x in batch[1:]))
         for cut in (slice(0, 5), slice(5, 8))
     ]
-    whole = lm(batch)
-    first = lm(parts[0])
-    second = lm(parts[1], first.state)
-    torch.testing.assert_close((5 * first.loss + 3 * second.loss) / 8, whole.loss)
-    torch.testing.assert_close(second.state, whole.state)
+    expected = lm(batch)
+    first = lm(windows[0])
+    second = lm(windows[1], first.state)
+    torch.testing.assert_close((5 * first.loss + 3 * second.loss) / 8, expected.loss)
+    torch.testing.assert_close(second.state, expected.state)
 
 
 @pytest.mark.parametrize("start", [0, 3])
-def test_state_is_reset_where_a_sentence_starts(lm: LanguageModel, start: int) -> None:
+def test_state_is_reset_at_the_start_of_a_sentence(lm: LanguageModel, start: int) -> None:
     batch = window(T=8)
     batch.keep_state[:, 1, start] = False
     state = lm(window()).state
-    whole = lm(batch, state)
+    actual = lm(batch, state)
     row = LMBatch(batch.distinct, *(x[:, 1:2, start:] for x in batch[1:]))
-    alone = lm(row._replace(keep_state=torch.ones_like(row.keep_state)))
-    for after, expected in zip(whole.state, alone.state, strict=True):
+    separate = lm(row._replace(keep_state=torch.ones_like(row.keep_state)))
+    for after, expected in zip(actual.state, separate.state, strict=True):
         torch.testing.assert_close(after.output[1:2], expected.output)
         torch.testing.assert_close(after.cell[1:2], expected.cell)
 
 
-def test_the_returned_state_has_no_gradient(lm: LanguageModel) -> None:
+def test_returned_state_has_no_gradient(lm: LanguageModel) -> None:
     state = lm(window()).state
     assert len(state) == 2 * lm.bilm.config.num_layers
-    assert not any(value.requires_grad for part in state for value in part)
+    assert not any(value.requires_grad for layer in state for value in layer)
 
 
 def test_directions_are_independent(lm: LanguageModel) -> None:
@@ -114,7 +114,7 @@ def test_only_words_of_the_batch_have_a_gradient_with_word_input() -> None:
     assert set(table.any(dim=1).nonzero().flatten().tolist()) <= {1, 4, 5}
 
 
-def test_dropout_is_on_the_inputs_of_all_lstms_and_of_the_softmax(
+def test_dropout_is_applied_to_the_inputs_of_all_lstms_and_of_the_softmax(
     lm: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shapes: list[tuple[int, ...]] = []
@@ -130,8 +130,8 @@ def test_dropout_is_on_the_inputs_of_all_lstms_and_of_the_softmax(
 
 
 def test_three_steps_of_adagrad_equal_numpy(lm: LanguageModel) -> None:
-    """As bilm-tf: the loss is a sum over the window, and gradients are clipped by global norm."""
-    T, clip = 5, 1.2  # a clip between the gradient norms
+    """As in bilm-tf, losses are summed over the window and gradients clipped by global norm."""
+    T, clip = 5, 1.2  # between the smallest and the largest gradient norm
     optimizer = make_optimizer(lm, "adagrad", lr=0.2)
     start = {name: p.detach().numpy().copy() for name, p in lm.named_parameters()}
     gradients, norms, state = [], [], None
@@ -166,7 +166,7 @@ def test_training_on_one_batch_reduces_its_loss(
     assert lm.eval()(batch).loss.item() < 0.6 * before
 
 
-def test_the_gradient_norm_is_nan_if_a_gradient_is_nan(lm: LanguageModel) -> None:
+def test_gradient_norm_is_nan_if_a_gradient_is_nan(lm: LanguageModel) -> None:
     lm(window()).loss.backward()
     assert lm.softmax.bias.grad is not None
     lm.softmax.bias.grad[0] = torch.nan

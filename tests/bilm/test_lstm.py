@@ -1,4 +1,4 @@
-"""Oracles: torch.nn.LSTM with proj_size, which has no clipping; numpy for the clipping."""
+"""The projected LSTM. Oracles: torch.nn.LSTM(proj_size); NumPy for clipping, which it lacks."""
 
 import numpy as np
 import pytest
@@ -14,24 +14,24 @@ def full_mask(x: Tensor) -> Tensor:
     return torch.ones(x.shape[:2], dtype=torch.bool)
 
 
-def torch_lstm(ours: ProjectedLSTM) -> torch.nn.LSTM:
-    theirs = torch.nn.LSTM(5, 8, proj_size=3, batch_first=True)
+def pytorch_lstm(ours: ProjectedLSTM) -> torch.nn.LSTM:
+    reference = torch.nn.LSTM(5, 8, proj_size=3, batch_first=True)
     with torch.no_grad():
-        theirs.weight_ih_l0.copy_(ours.input.weight)
-        theirs.bias_ih_l0.copy_(ours.input.bias)
-        theirs.weight_hh_l0.copy_(ours.recurrent.weight)
-        theirs.bias_hh_l0.zero_()
-        theirs.weight_hr_l0.copy_(ours.project.weight)
-    return theirs
+        reference.weight_ih_l0.copy_(ours.input.weight)
+        reference.bias_ih_l0.copy_(ours.input.bias)
+        reference.weight_hh_l0.copy_(ours.recurrent.weight)
+        reference.bias_hh_l0.zero_()
+        reference.weight_hr_l0.copy_(ours.project.weight)
+    return reference
 
 
-def test_outputs_and_gradients_equal_those_of_torch() -> None:
+def test_outputs_and_gradients_equal_pytorch() -> None:
     ours = ProjectedLSTM(in_dim=5, dim=3, cell_dim=8)
-    theirs = torch_lstm(ours)
+    reference = pytorch_lstm(ours)
     x = torch.randn(2, 7, 5, requires_grad=True)
     weights = torch.randn(2, 7, 3)
 
-    expected, (h, c) = theirs(x)
+    expected, (h, c) = reference(x)
     (expected * weights).sum().backward()
     expected_grad, x.grad = x.grad, None
     output, state = ours(x, full_mask(x))
@@ -40,10 +40,10 @@ def test_outputs_and_gradients_equal_those_of_torch() -> None:
     torch.testing.assert_close(output, expected)
     torch.testing.assert_close(state, LSTMState(h[0], c[0]))
     torch.testing.assert_close(x.grad, expected_grad)
-    torch.testing.assert_close(ours.input.weight.grad, theirs.weight_ih_l0.grad)
-    torch.testing.assert_close(ours.recurrent.weight.grad, theirs.weight_hh_l0.grad)
-    torch.testing.assert_close(ours.input.bias.grad, theirs.bias_ih_l0.grad)
-    torch.testing.assert_close(ours.project.weight.grad, theirs.weight_hr_l0.grad)
+    torch.testing.assert_close(ours.input.weight.grad, reference.weight_ih_l0.grad)
+    torch.testing.assert_close(ours.recurrent.weight.grad, reference.weight_hh_l0.grad)
+    torch.testing.assert_close(ours.input.bias.grad, reference.bias_ih_l0.grad)
+    torch.testing.assert_close(ours.project.weight.grad, reference.weight_hr_l0.grad)
 
 
 @torch.no_grad()
@@ -79,25 +79,25 @@ def test_clipping_equals_numpy() -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 7))
-def test_two_parts_with_carried_state_equal_the_whole(cut: int) -> None:
+def test_two_windows_with_carried_state_equal_one_long_window(cut: int) -> None:
     lstm = ProjectedLSTM(in_dim=5, dim=3, cell_dim=8, cell_clip=0.3, projection_clip=0.1)
     x = torch.randn(2, 7, 5)
-    whole, whole_state = lstm(x, full_mask(x))
+    expected, expected_state = lstm(x, full_mask(x))
     first, state = lstm(x[:, :cut], full_mask(x[:, :cut]))
     second, second_state = lstm(x[:, cut:], full_mask(x[:, cut:]), state)
-    torch.testing.assert_close(torch.cat([first, second], dim=1), whole)
-    torch.testing.assert_close(second_state, whole_state)
+    torch.testing.assert_close(torch.cat([first, second], dim=1), expected)
+    torch.testing.assert_close(second_state, expected_state)
 
 
-def test_the_state_of_a_padded_row_is_that_of_its_last_token() -> None:
+def test_state_of_a_padded_row_is_the_state_after_its_last_token() -> None:
     lstm = ProjectedLSTM(in_dim=5, dim=3, cell_dim=8)
     x = torch.randn(2, 6, 5)
     mask = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
     output, state = lstm(x, mask)
-    alone, state_alone = lstm(x[1:, :4], full_mask(x[1:, :4]))
-    torch.testing.assert_close(output[1:, :4], alone)
-    torch.testing.assert_close(state.cell[1:], state_alone.cell)
-    torch.testing.assert_close(state.output[1:], state_alone.output)
+    expected, expected_state = lstm(x[1:, :4], full_mask(x[1:, :4]))
+    torch.testing.assert_close(output[1:, :4], expected)
+    torch.testing.assert_close(state.cell[1:], expected_state.cell)
+    torch.testing.assert_close(state.output[1:], expected_state.output)
 
 
 def test_outputs_do_not_depend_on_the_chunk_size_of_the_input_product(
@@ -105,21 +105,21 @@ def test_outputs_do_not_depend_on_the_chunk_size_of_the_input_product(
 ) -> None:
     lstm = ProjectedLSTM(in_dim=5, dim=3, cell_dim=8)
     x = torch.randn(2, 7, 5)
-    whole, _ = lstm(x, full_mask(x))
+    expected, _ = lstm(x, full_mask(x))
     monkeypatch.setattr(lstm_module, "_TOKENS_AT_ONCE", 4)
-    torch.testing.assert_close(lstm(x, full_mask(x))[0], whole)
+    torch.testing.assert_close(lstm(x, full_mask(x))[0], expected)
 
 
-def test_outputs_without_projection_equal_those_of_torch() -> None:
+def test_outputs_without_projection_equal_pytorch() -> None:
     ours = ProjectedLSTM(in_dim=5, dim=8, cell_dim=8, project=False, projection_clip=0.001)
-    theirs = torch.nn.LSTM(5, 8, batch_first=True)
+    reference = torch.nn.LSTM(5, 8, batch_first=True)
     with torch.no_grad():
-        theirs.weight_ih_l0.copy_(ours.input.weight)
-        theirs.bias_ih_l0.copy_(ours.input.bias)
-        theirs.weight_hh_l0.copy_(ours.recurrent.weight)
-        theirs.bias_hh_l0.zero_()
+        reference.weight_ih_l0.copy_(ours.input.weight)
+        reference.bias_ih_l0.copy_(ours.input.bias)
+        reference.weight_hh_l0.copy_(ours.recurrent.weight)
+        reference.bias_hh_l0.zero_()
     x = torch.randn(2, 7, 5)
-    torch.testing.assert_close(ours(x, full_mask(x))[0], theirs(x)[0])
+    torch.testing.assert_close(ours(x, full_mask(x))[0], reference(x)[0])
 
 
 def test_weights_are_initialized_as_in_the_released_code() -> None:

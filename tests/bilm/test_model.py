@@ -1,4 +1,4 @@
-"""Oracles: a biLM in numpy, for every variant of the released files; properties of a biLM."""
+"""The biLM. Oracles: a biLM in NumPy, for every variant of the released files; invariants."""
 
 from pathlib import Path
 
@@ -42,29 +42,29 @@ def test_layers_of_every_released_variant_equal_numpy(name: str, tmp_path: Path)
 
 @torch.no_grad()
 def test_each_direction_depends_only_on_its_side_of_the_context(bilm: BiLM) -> None:
-    """Replacing word k changes forward vectors only from k on, backward vectors only up to k."""
+    """Replacing word k changes only forward vectors from k on and backward vectors up to k."""
     k = 3  # position of "bank" after <S>
     changed = [*SENTENCE]
     changed[k - 1] = "shop"
     before = bilm(*encode_sentences([SENTENCE])).layers[0, 1:]  # (L, T, 2D)
     after = bilm(*encode_sentences([changed])).layers[0, 1:]
-    ahead, behind = (before - after).abs().amax(dim=0).chunk(2, dim=-1)  # (T, D) each
+    forward, backward = (before - after).abs().amax(dim=0).chunk(2, dim=-1)  # (T, D) each
 
-    assert (ahead[:k] == 0).all()
-    assert (ahead[k:].amax(dim=-1) > 0).all()
-    assert (behind[k + 1 :] == 0).all()
-    assert (behind[: k + 1].amax(dim=-1) > 0).all()
+    assert (forward[:k] == 0).all()
+    assert (forward[k:].amax(dim=-1) > 0).all()
+    assert (backward[k + 1 :] == 0).all()
+    assert (backward[: k + 1].amax(dim=-1) > 0).all()
 
 
 @torch.no_grad()
 def test_padding_does_not_change_vectors_and_is_zero_in_all_layers(bilm: BiLM) -> None:
-    alone = bilm(*encode_sentences([SENTENCE]))
+    unpadded = bilm(*encode_sentences([SENTENCE]))
     padded = bilm(*encode_sentences([SENTENCE * 3, SENTENCE, []]))
     T = len(SENTENCE) + 2
-    torch.testing.assert_close(padded.layers[1:2, :, :T], alone.layers)
+    torch.testing.assert_close(padded.layers[1:2, :, :T], unpadded.layers)
     assert not padded.layers[1, :, T:].any()
     assert not padded.layers[2, :, 2:].any()
-    for row, state in zip(padded.state, alone.state, strict=True):
+    for row, state in zip(padded.state, unpadded.state, strict=True):
         torch.testing.assert_close(row.output[1:2], state.output)
         torch.testing.assert_close(row.cell[1:2], state.cell)
 
@@ -73,27 +73,27 @@ def test_padding_does_not_change_vectors_and_is_zero_in_all_layers(bilm: BiLM) -
 def test_state_is_carried_only_if_passed_in(bilm: BiLM) -> None:
     batch = encode_sentences([SENTENCE])
     first, state = bilm(*batch)
-    again, _ = bilm(*batch)
+    second, _ = bilm(*batch)
     carried, _ = bilm(*batch, state)
-    assert torch.equal(first, again)
+    assert torch.equal(first, second)
     assert not torch.allclose(first[:, 1:], carried[:, 1:])
     assert torch.equal(first[:, 0], carried[:, 0])
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("cut", [1, 4, 8])
-def test_forward_layers_of_two_parts_with_carried_state_equal_the_whole(
+def test_forward_layers_of_two_windows_with_carried_state_equal_one_long_window(
     bilm: BiLM, cut: int
 ) -> None:
     ids, mask = encode_sentences([SENTENCE])
-    whole = bilm(ids, mask).layers
+    expected = bilm(ids, mask).layers
     first, state = bilm(ids[:, :cut], mask[:, :cut])
     second, _ = bilm(ids[:, cut:], mask[:, cut:], state)
     D = bilm.config.dim
-    torch.testing.assert_close(torch.cat([first, second], dim=2)[..., :D], whole[..., :D])
+    torch.testing.assert_close(torch.cat([first, second], dim=2)[..., :D], expected[..., :D])
 
 
-def test_layer_0_is_the_token_vector_repeated(bilm: BiLM) -> None:
+def test_layer_0_is_the_token_vector_twice(bilm: BiLM) -> None:
     ids, mask = encode_sentences([SENTENCE])
     x = bilm.encode(ids)
     torch.testing.assert_close(bilm(ids, mask).layers[:, 0], torch.cat([x, x], dim=-1))
@@ -118,7 +118,7 @@ def test_flip_reverses_sentences_but_not_padding() -> None:
     assert flip(x, torch.tensor([3, 4]))[..., 0].tolist() == [[3, 2, 1, 0], [7, 6, 5, 4]]
 
 
-def test_ids_of_another_width_are_rejected(bilm: BiLM) -> None:
+def test_character_ids_of_another_width_are_rejected(bilm: BiLM) -> None:
     with pytest.raises(
         InputError, match=r"reads 50 characters per word, got ids of shape \(1, 9, 30\)"
     ):

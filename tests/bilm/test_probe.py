@@ -1,4 +1,4 @@
-"""Oracle: each requirement of the kernels, removed in turn, must make them unusable."""
+"""Probing a device for kernels. Oracle: without any of their requirements, they are unusable."""
 
 import sys
 import warnings
@@ -24,7 +24,7 @@ def new_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tensor]:
     kernels._supported.cache_clear()
 
 
-def test_a_gpu_whose_probe_succeeds_is_usable_and_probed_once(
+def test_gpu_whose_probe_succeeds_is_usable_and_probed_once(
     new_gpu: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     probed = []
@@ -50,7 +50,7 @@ def old_pytorch(device: torch.device) -> None:
         (old_pytorch, "cuda:0: TypeError: bmm"),
     ],
 )
-def test_a_failed_probe_warns_once_and_falls_back(
+def test_failed_probe_warns_once_and_falls_back(
     run_probe: Callable[[torch.device], None],
     reason: str,
     new_gpu: Tensor,
@@ -63,7 +63,7 @@ def test_a_failed_probe_warns_once_and_falls_back(
     assert len(caught) == 1
 
 
-def test_the_warning_names_a_missing_triton(
+def test_warning_says_that_triton_is_missing(
     new_gpu: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "elmore.bilm.kernels.probe", raising=False)
@@ -72,13 +72,13 @@ def test_the_warning_names_a_missing_triton(
         assert not kernels.usable(new_gpu)
 
 
-def test_an_old_gpu_is_not_probed(new_gpu: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_gpu_is_not_probed(new_gpu: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (7, 5))
     with pytest.warns(RuntimeWarning, match=r"compute capability 7\.5, and 8\.0 is needed"):
         assert not kernels.usable(new_gpu)
 
 
-def test_the_environment_variable_disables_the_kernels_without_a_warning(
+def test_environment_variable_disables_the_kernels_without_a_warning(
     new_gpu: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ELMORE_KERNELS", "0")
@@ -95,12 +95,12 @@ class TestProbe:
     pytestmark = needs_kernels
     dtype = torch.bfloat16 if DEVICE == "cuda" else torch.float32  # the interpreter has no bfloat16
 
-    def test_the_probe_succeeds_on_this_device(self) -> None:
+    def test_probe_succeeds_on_this_device(self) -> None:
         from elmore.bilm.kernels.probe import run_probe
 
         run_probe(torch.device(DEVICE), self.dtype)
 
-    def test_the_probe_fails_on_a_wrong_result(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_probe_fails_on_a_wrong_result(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from elmore.bilm.kernels import probe
 
         monkeypatch.setattr(probe, "multiply", lambda a, b, out: out.fill_(1))

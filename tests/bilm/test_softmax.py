@@ -1,4 +1,4 @@
-"""Oracles: losses of bilm-tf in numpy; sampling in a loop; full softmax if all words are drawn."""
+"""Full and sampled softmax. Oracles: bilm-tf's losses in NumPy; TensorFlow's sampling loop."""
 
 import math
 
@@ -47,18 +47,20 @@ def test_full_loss_equals_numpy(softmax: Softmax, h: Tensor) -> None:
     np.testing.assert_allclose(softmax(h, targets).detach().numpy(), expected, rtol=1e-5)
 
 
-def test_gradients_of_the_full_loss_do_not_depend_on_the_block_size(
+def test_gradients_of_the_full_loss_do_not_depend_on_the_chunk_size(
     softmax: Softmax, h: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     targets = torch.randint(40, (11,))
     params = [h, softmax.weight, softmax.bias]
-    whole = torch.autograd.grad(softmax(h, targets).sum(), params)
+    expected = torch.autograd.grad(softmax(h, targets).sum(), params)
     monkeypatch.setattr(softmax_module, "_LOGITS_AT_ONCE", 130)  # three rows
-    in_blocks = torch.autograd.grad(softmax(h, targets).sum(), params)
-    torch.testing.assert_close(in_blocks, whole)
+    in_chunks = torch.autograd.grad(softmax(h, targets).sum(), params)
+    torch.testing.assert_close(in_chunks, expected)
 
 
-def test_full_loss_never_saves_all_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_loss_never_saves_all_logits_for_the_backward_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     softmax = Softmax(dim=2, vocab_size=1000)
     h, targets = torch.randn(64, 2, requires_grad=True), torch.randint(1000, (64,))
     monkeypatch.setattr(softmax_module, "_LOGITS_AT_ONCE", 4000)
@@ -77,7 +79,7 @@ def test_sampled_loss_with_all_words_sampled_equals_the_full_loss(
     softmax: Softmax, h: Tensor
 ) -> None:
     targets = torch.randint(40, (11,))
-    # After so many draws, the expected counts are 1 and their logarithms 0.
+    # After a million draws, all expected counts are 1, so their logarithms are 0.
     all_words = Negatives(torch.randperm(40), torch.tensor(1e6))
     torch.testing.assert_close(softmax(h, targets, all_words), softmax(h, targets))
 
@@ -114,30 +116,30 @@ def test_samples_are_distinct_words_and_reproducible() -> None:
     assert all(a.equal(b) for a, b in zip(first, softmax.draw(800, generator), strict=True))
 
 
-def test_samples_have_the_distribution_of_successive_draws() -> None:
+def test_samples_have_the_distribution_of_tensorflows_sampler() -> None:
     """Oracle: TensorFlow's loop, which draws until there are S distinct words."""
     V, S, runs = 30, 8, 4000
     softmax = Softmax(dim=2, vocab_size=V)
-    ours, our_tries = torch.zeros(V), []
+    counts, tries = torch.zeros(V), []
     for _ in range(runs):
         negatives = softmax.draw(S)
-        ours[negatives.ids] += 1
-        our_tries.append(negatives.tries.item())
+        counts[negatives.ids] += 1
+        tries.append(negatives.tries.item())
     rng = np.random.default_rng(0)
-    theirs, their_tries = np.zeros(V), []
+    expected_counts, expected_tries = np.zeros(V), []
     for _ in range(runs):
         words: set[int] = set()
-        tries = 0
+        draws = 0
         while len(words) < S:
             words.add(int(math.exp(rng.random() * math.log(V + 1))) - 1)
-            tries += 1
-        theirs[list(words)] += 1
-        their_tries.append(tries)
+            draws += 1
+        expected_counts[list(words)] += 1
+        expected_tries.append(draws)
     # Four standard errors of the difference between two frequencies, and between two means.
-    np.testing.assert_allclose(ours / runs, theirs / runs, atol=4 * (0.5 / runs) ** 0.5)
-    error = math.hypot(np.std(our_tries), np.std(their_tries)) / runs**0.5
-    assert np.mean(our_tries) == pytest.approx(np.mean(their_tries), abs=4 * error)
-    assert np.std(our_tries) == pytest.approx(np.std(their_tries), rel=0.1)
+    np.testing.assert_allclose(counts / runs, expected_counts / runs, atol=4 * (0.5 / runs) ** 0.5)
+    error = math.hypot(np.std(tries), np.std(expected_tries)) / runs**0.5
+    assert np.mean(tries) == pytest.approx(np.mean(expected_tries), abs=4 * error)
+    assert np.std(tries) == pytest.approx(np.std(expected_tries), rel=0.1)
 
 
 def test_all_words_are_sampled_if_there_are_too_few() -> None:

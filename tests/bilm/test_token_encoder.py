@@ -1,4 +1,4 @@
-"""Oracles: invariants. tests/bilm/test_model.py compares the encoder with numpy."""
+"""The token encoder. Oracles: invariants; tests/bilm/test_model.py compares it with NumPy."""
 
 import pytest
 import torch
@@ -8,12 +8,12 @@ from elmore.bilm.token_encoder import CharEncoder, Highway, token_encoder, word_
 from elmore.text.characters import encode_words
 
 
-def test_a_token_vector_does_not_depend_on_other_tokens() -> None:
+def test_token_vector_does_not_depend_on_other_tokens() -> None:
     encoder = token_encoder(BiLMConfig.tiny())
     words = ["the", "bank", "", "Straße", "x" * 70]
     together = encoder(encode_words(words))
-    alone = torch.cat([encoder(encode_words([word])) for word in words])
-    torch.testing.assert_close(together, alone)
+    separate = torch.cat([encoder(encode_words([word])) for word in words])
+    torch.testing.assert_close(together, separate)
 
 
 def test_leading_dimensions_are_preserved() -> None:
@@ -22,7 +22,7 @@ def test_leading_dimensions_are_preserved() -> None:
     torch.testing.assert_close(encoder(ids.view(2, 3, 50)).flatten(0, 1), encoder(ids))
 
 
-def test_a_highway_layer_with_closed_gates_is_the_identity() -> None:
+def test_highway_layer_with_closed_gates_is_the_identity() -> None:
     highway = Highway(4)
     torch.nn.init.zeros_(highway.gate.weight)
     torch.nn.init.constant_(highway.gate.bias, -torch.inf)
@@ -57,10 +57,11 @@ def test_padding_beyond_the_widest_filter_does_not_change_vectors(words: list[st
         char_dim=4, filters=((1, 4), (7, 8)), activation="relu", num_highways=1, project=True, dim=5
     )
     with torch.no_grad():
-        encoder.embed.weight.normal_()  # also for padding
+        encoder.embed.weight.normal_()  # including the padding row
         for conv in encoder.convs:
             conv.weight.normal_()
     ids = encode_words(words)
     end = int(word_ends(ids).max())
-    assert end == max(min(len(w), 48) for w in words) + 2 - (end == 49)
+    longest = max(len(word) for word in words)
+    assert end == min(longest + 2, 49)  # word, begin and end; the last of 50 counts as padding
     torch.testing.assert_close(encoder(ids[:, : end + 7]), encoder(ids))

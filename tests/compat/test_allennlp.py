@@ -1,4 +1,4 @@
-"""Oracles: vectors published with AllenNLP; numpy, with one state per row of the batch."""
+"""AllenNLP's API. Oracles: vectors published with AllenNLP; a biLM in NumPy with carried state."""
 
 import json
 from pathlib import Path
@@ -63,11 +63,11 @@ def test_embedder_reproduces_the_published_vectors(published: Path) -> None:
         batch = embedder.embed_batch([text[i].split() for text in texts])
         for row, vectors in enumerate(batch):
             with h5py.File(published / f"lm_embeddings_{row}.hdf5") as expected:
-                theirs = np.concatenate(expected[str(i)][...], axis=-1)
-            np.testing.assert_allclose(vectors[-1], theirs, rtol=0, atol=5e-6)
+                top = np.concatenate(expected[str(i)][...], axis=-1)
+            np.testing.assert_allclose(vectors[-1], top, rtol=0, atol=5e-6)
 
 
-def test_each_row_of_the_batch_carries_its_state(release: Release) -> None:
+def test_state_is_carried_for_each_row_of_the_batch(release: Release) -> None:
     embedder = ElmoEmbedder(release.options_file, release.weights_file)
     for batch, expected in zip(BATCHES, expected_layers(release), strict=True):
         for vectors, layers in zip(embedder.embed_batch(batch), expected, strict=True):
@@ -112,7 +112,7 @@ def test_reset_states_drops_the_state(release: Release) -> None:
 
 
 @torch.no_grad()
-def test_scalar_mix_parameters_and_module(release: Release) -> None:
+def test_scalar_mix_parameters_select_a_layer_of_the_given_module(release: Release) -> None:
     bilm = read_hdf5(release.weights_file, release.options_file)
     elmo = Elmo(module=bilm, scalar_mix_parameters=[-9e10, 1.0, -9e10], dropout=0.0).eval()
     mixed = elmo(batch_to_ids([["the", "bank"]]))["elmo_representations"][0]
@@ -121,8 +121,8 @@ def test_scalar_mix_parameters_and_module(release: Release) -> None:
 
 
 @torch.no_grad()
-def test_layer_norm_equals_that_of_allennlp(release: Release) -> None:
-    """One mean and variance per layer, over all tokens, boundary tokens included."""
+def test_layer_norm_equals_numpy(release: Release) -> None:
+    """AllenNLP has one mean and variance per layer, over all tokens including boundary tokens."""
     elmo = Elmo(release.options_file, release.weights_file, 1, do_layer_norm=True, dropout=0.0)
     batch = BATCHES[0]
     mixed = elmo.eval()(batch_to_ids(batch))["elmo_representations"][0]
@@ -137,27 +137,29 @@ def test_layer_norm_equals_that_of_allennlp(release: Release) -> None:
 
 
 @torch.no_grad()
-def test_inputs_with_four_dimensions(release: Release) -> None:
+def test_leading_dimensions_of_the_input_are_kept(release: Release) -> None:
     elmo = Elmo(release.options_file, release.weights_file, 1, dropout=0.0, stateful=False).eval()
     ids = batch_to_ids([["a", "b"], ["c"], ["d", "e"], []])
     flat = elmo(ids)
-    deep = elmo(ids.view(2, 2, 2, 50))
-    assert deep["mask"].shape == (2, 2, 2)
+    nested = elmo(ids.view(2, 2, 2, 50))
+    assert nested["mask"].shape == (2, 2, 2)
     torch.testing.assert_close(
-        deep["elmo_representations"][0].flatten(0, 1), flat["elmo_representations"][0]
+        nested["elmo_representations"][0].flatten(0, 1), flat["elmo_representations"][0]
     )
 
 
 @torch.no_grad()
-def test_word_inputs_replace_characters_unless_one_is_not_cached(release: Release) -> None:
+def test_cached_words_are_used_unless_a_word_is_not_cached(release: Release) -> None:
     vocabulary = ["@@PADDING@@", "the", "bank", "of"]
-    plain = Elmo(release.options_file, release.weights_file, 1, dropout=0.0, stateful=False).eval()
+    uncached = Elmo(
+        release.options_file, release.weights_file, 1, dropout=0.0, stateful=False
+    ).eval()
     cached = Elmo(
         release.options_file, release.weights_file, 1, dropout=0.0, stateful=False,
         vocab_to_cache=vocabulary,
     ).eval()  # fmt: skip
     batch = [["the", "bank"], ["of"]]
-    expected = plain(batch_to_ids(batch))["elmo_representations"][0]
+    expected = uncached(batch_to_ids(batch))["elmo_representations"][0]
     word_ids = torch.tensor([[1, 2], [3, 0]])
     output = cached(batch_to_ids([["x", "y"], ["z"]]), word_inputs=word_ids)  # characters ignored
     torch.testing.assert_close(output["elmo_representations"][0], expected)
@@ -191,23 +193,28 @@ def test_requires_grad_trains_the_bilm(release: Release) -> None:
         loss.backward()
         grads = [p.grad is not None for p in elmo.elmo.bilm.parameters()]
         assert all(grads) if requires_grad else not any(grads)
-        # The next backward pass must not need the graph of this one.
+        # The next backward pass must not reach into the graph of this one.
         elmo(batch_to_ids([["again"]]))["elmo_representations"][0].sum().backward()
 
 
-def test_embed_sentences_and_batch_to_embeddings(release: Release) -> None:
+def test_embed_sentences_and_batch_to_embeddings_equal_numpy(release: Release) -> None:
     embedder = ElmoEmbedder(release.options_file, release.weights_file, stateful=False)
     sentences = [words for batch in BATCHES for words in batch]
-    embedded = list(embedder.embed_sentences(iter(sentences), batch_size=4))
-    assert [v.shape for v in embedded] == [(3, len(words), 12) for words in sentences]
+    expected = [
+        released_bilm.embed(words, release.weights, release.options)[0][:, 1:-1]
+        for words in sentences
+    ]
+    embedded = embedder.embed_sentences(iter(sentences), batch_size=4)
+    for vectors, layers in zip(embedded, expected, strict=True):
+        np.testing.assert_allclose(vectors, layers, atol=2e-6)
     layers, mask = embedder.batch_to_embeddings(sentences[:3])
     assert mask.sum(dim=1).tolist() == [2, 1, 3]
     assert not layers[1, :, 1:].any()
-    np.testing.assert_allclose(layers[2], embedded[2], atol=1e-6)
+    np.testing.assert_allclose(layers[2], expected[2], atol=2e-6)
 
 
 @pytest.mark.parametrize("output_format", ["all", "top", "average"])
-def test_embed_file_writes_the_layout_of_allennlps_command(
+def test_embed_file_writes_the_layout_of_the_allennlp_elmo_command(
     release: Release, tmp_path: Path, output_format
 ) -> None:
     lines = ["the bank", "of a river .", "the bank"]
@@ -221,13 +228,19 @@ def test_embed_file_writes_the_layout_of_allennlps_command(
             np.testing.assert_allclose(file[str(i)], pick[output_format](vectors), atol=1e-6)
 
 
-def test_embed_file_with_sentence_keys_and_invalid_input(release: Release, tmp_path: Path) -> None:
+def test_embed_file_uses_sentences_as_keys_or_forgets_them(
+    release: Release, tmp_path: Path
+) -> None:
     embedder = ElmoEmbedder(release.options_file, release.weights_file)
     embedder.embed_file(["a b", "c"], tmp_path / "k.h5", use_sentence_keys=True)
     embedder.embed_file(["a b", "c"], tmp_path / "f.h5", forget_sentences=True)
     with h5py.File(tmp_path / "k.h5") as keys, h5py.File(tmp_path / "f.h5") as forgotten:
         assert set(keys) == {"a b", "c"}
         assert set(forgotten) == {"0", "1"}
+
+
+def test_invalid_input_is_rejected(release: Release, tmp_path: Path) -> None:
+    embedder = ElmoEmbedder(release.options_file, release.weights_file)
     with pytest.raises(InputError, match="line 2 is blank"):
         embedder.embed_file(["a", " ", "b"], tmp_path / "x.h5")
     with pytest.raises(InputError, match="distinct sentences"):
@@ -242,7 +255,7 @@ def test_embed_file_with_sentence_keys_and_invalid_input(release: Release, tmp_p
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
-def test_the_bilm_has_no_dropout_in_training_mode(release: Release, requires_grad: bool) -> None:
+def test_bilm_has_no_dropout_in_training_mode(release: Release, requires_grad: bool) -> None:
     elmo = Elmo(
         release.options_file, release.weights_file, 1, requires_grad=requires_grad,
         dropout=0, stateful=False,
@@ -252,13 +265,13 @@ def test_the_bilm_has_no_dropout_in_training_mode(release: Release, requires_gra
     assert torch.equal(first, second)
 
 
-def test_the_state_dict_contains_each_weight_once(release: Release) -> None:
+def test_state_dict_contains_each_weight_once(release: Release) -> None:
     elmo = Elmo(release.options_file, release.weights_file, 2)
     bilm = read_hdf5(release.weights_file, release.options_file)
     assert len(elmo.state_dict()) == len(bilm.state_dict()) + 2 * 2  # w and gamma of two mixes
 
 
-def test_mixes_are_loaded_from_a_checkpoint_of_allennlp(release: Release) -> None:
+def test_mixes_are_loaded_from_an_allennlp_checkpoint(release: Release) -> None:
     elmo = Elmo(release.options_file, release.weights_file, 2)
     checkpoint = {
         f"scalar_mix_{n}.{name}": torch.tensor([value + n])

@@ -1,6 +1,6 @@
-"""Compute the golden vectors with the released programs themselves.
+"""Compute the golden vectors with AllenNLP and bilm-tf.
 
-Each program needs an environment of its own, without elmore. From the root of the repository:
+Each program needs a separate environment, without elmore. From the root of the repository:
 
     pip install torch==2.13.0 h5py && pip install --no-deps allennlp==2.10.1
     python -m tests.golden.make allennlp
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.golden.models import BATCHES, MIX_WEIGHTS, MODELS, READABLE, digest, thin
+from tests.golden.models import BATCHES, MIX_WEIGHTS, MODELS, READABLE, digest, stored_dims
 from tests.oracles.releases import Release, write_release
 
 Batch = list[list[str]]
@@ -32,25 +32,25 @@ class Program(NamedTuple):
     """A released program with the weights of one model."""
 
     embed: Callable[[Batch], list[np.ndarray]]
-    """All layers of each sentence: (J, W, D). The state stays in the program."""
+    """All layers of each sentence: (J, W, D). The program keeps the state for the next call."""
     reset: Callable[[], None]
     mixes: dict[str, Callable[[Batch], list[np.ndarray]]]
     """Weighted sums of the layers of each sentence: (W, D)."""
 
 
-class _Placeholder(ModuleType):
-    """Stands for a package that AllenNLP imports and its biLM does not use."""
+class _StubModule(ModuleType):
+    """Replaces a package that AllenNLP imports but its biLM does not use."""
 
     __path__: list[str] = []  # noqa: RUF012
 
     def __getattr__(self, name: str) -> type:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Anything
+        return _Stub
 
 
-class _Anything:
-    """Survives being called, subclassed, subscripted and used as a decorator."""
+class _Stub:
+    """A class that can be called, subclassed, subscripted and used as a decorator."""
 
     def __init__(self, *args: object, **kwargs: object) -> None: ...
 
@@ -60,18 +60,18 @@ class _Anything:
     def __class_getitem__(cls, item: object) -> type:
         return cls
 
-    def __getattr__(self, name: str) -> "_Anything":
+    def __getattr__(self, name: str) -> "_Stub":
         return self
 
 
-class _PlaceholderFinder(MetaPathFinder, Loader):
+class _StubFinder(MetaPathFinder, Loader):
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         if name.split(".")[0] == "allennlp":
             return None
         return ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _Placeholder(spec.name)
+        return _StubModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None: ...
 
@@ -80,7 +80,7 @@ def allennlp(release: Release) -> Program:
     """AllenNLP's `_ElmoBiLm`, and its `Elmo` with fixed mix weights."""
     import torch
 
-    finder = _PlaceholderFinder()
+    finder = _StubFinder()
     sys.meta_path.append(finder)
     try:
         from allennlp.modules import elmo, elmo_lstm
@@ -174,7 +174,7 @@ def bilm_tf(release: Release) -> Program:
 
 
 def vectors(program: Program, name: str) -> dict[str, np.ndarray]:
-    """Return all words of all sentences, with state carried between batches and without."""
+    """Return the vectors of all words, with and without state carried between batches."""
     arrays = {}
     for kind in ("carried", "fresh"):
         program.reset()
@@ -183,7 +183,7 @@ def vectors(program: Program, name: str) -> dict[str, np.ndarray]:
             if kind == "fresh":
                 program.reset()
             sentences += program.embed(batch)
-        arrays[f"{name}/{kind}"] = thin(np.concatenate(sentences, axis=1), name)
+        arrays[f"{name}/{kind}"] = stored_dims(np.concatenate(sentences, axis=1), name)
     if name == "usual":
         for kind, mix in program.mixes.items():
             program.reset()
@@ -193,7 +193,7 @@ def vectors(program: Program, name: str) -> dict[str, np.ndarray]:
 
 
 def main(program: str) -> None:
-    """Write the vectors of one program beside this file."""
+    """Write the vectors of one program next to this file."""
     start = {"allennlp": allennlp, "bilm_tf": bilm_tf}[program]
     arrays: dict[str, np.ndarray] = {}
     for name in READABLE[program]:

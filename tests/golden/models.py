@@ -1,6 +1,6 @@
-"""The models and sentences of the golden vectors; the programs that can read each model.
+"""Models and sentences of the golden vectors, and the models that each program can read.
 
-Needs numpy and h5py only, as `make.py` runs where elmore is not installed.
+This file needs only NumPy and h5py, because `make.py` runs where elmore is not installed.
 """
 
 import hashlib
@@ -32,10 +32,10 @@ READABLE = {
 }  # fmt: skip
 
 SAME_WEIGHTS = {"one layer, bilm-tf's names": "one layer", "no skip key": "skip off"}
-"""Models that bilm-tf writes but neither program reads, and a model with the same weights."""
+"""Models that bilm-tf writes but neither program reads, each with a model of the same weights."""
 
-# State belongs to a row of the batch. Batches shrink and grow: a row that is absent keeps its
-# state, and a new row starts from zeros.
+# Each row of the batch has a state. Batches have different sizes: a row that is missing from a
+# batch keeps its state, and a new row starts from zeros.
 BATCHES = [
     [["The", "bank", "raised", "rates", "."], ["", "\u00a0", "\ud800"], [], ["x" * 120, "Straße"]],
     [["\ud558\ub298\uc744" * 7, "\U0001f642", "nai\u0308ve"], ["<S>", "</S>", "<UNK>"]],
@@ -48,14 +48,14 @@ SENTENCES = [words for batch in BATCHES for words in batch]
 MIX_WEIGHTS = [0.3, -0.5, 0.9]
 
 
-def thin(vectors: np.ndarray, model: str) -> np.ndarray:
-    """Return the dimensions that are stored: all but for the large model, to keep files small."""
+def stored_dims(vectors: np.ndarray, model: str) -> np.ndarray:
+    """Return the dimensions to store: every seventh of the large model, all of other models."""
     return vectors[..., ::7] if model == "large" else vectors
 
 
 def digest(release: Release) -> str:
     """Return a checksum of all weights."""
-    whole = hashlib.sha256()
+    checksum = hashlib.sha256()
     for name in sorted(release.weights):
-        whole.update(name.encode() + release.weights[name].tobytes())
-    return whole.hexdigest()
+        checksum.update(name.encode() + release.weights[name].tobytes())
+    return checksum.hexdigest()

@@ -1,4 +1,4 @@
-"""Oracles: AllenNLP 2.10.1 and bilm-tf 0.1.post5 themselves, whose vectors `make.py` has stored."""
+"""Parity with released programs. Oracles: vectors of AllenNLP 2.10.1 and bilm-tf 0.1.post5."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -19,7 +19,7 @@ from tests.golden.models import (
     SAME_WEIGHTS,
     SENTENCES,
     digest,
-    thin,
+    stored_dims,
 )
 from tests.oracles.releases import VARIANTS, Release, write_release
 
@@ -29,7 +29,7 @@ TOLERANCE, TOLERANCE_LARGE = 1e-6, 3e-6
 
 
 class Golden(NamedTuple):
-    """A model on disk, and what a released program computes with it."""
+    """A model on disk, and its vectors by a released program."""
 
     name: str
     release: Release
@@ -63,10 +63,10 @@ def load(release: Release) -> elmore.Embedder:
     return elmore.load(release.weights_file, options=release.options_file, device="cpu")
 
 
-def assert_equal(found: Iterable[np.ndarray], golden: Golden, expected: list[np.ndarray]) -> None:
+def assert_equal(actual: Iterable[np.ndarray], golden: Golden, expected: list[np.ndarray]) -> None:
     atol = TOLERANCE_LARGE if golden.name == "large" else TOLERANCE
-    for vectors, theirs in zip(found, expected, strict=True):
-        np.testing.assert_allclose(thin(vectors, golden.name), theirs, rtol=0, atol=atol)
+    for vectors, reference in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(stored_dims(vectors, golden.name), reference, rtol=0, atol=atol)
 
 
 PAIRS = [(program, name) for program, names in READABLE.items() for name in names]
@@ -79,7 +79,7 @@ def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Golden:
 
 
 @pytest.fixture(params=READABLE["allennlp"])
-def of_allennlp(request: pytest.FixtureRequest, tmp_path: Path) -> Golden:
+def allennlp_golden(request: pytest.FixtureRequest, tmp_path: Path) -> Golden:
     return read("allennlp", request.param, tmp_path)
 
 
@@ -88,14 +88,14 @@ def test_every_variant_of_released_files_has_golden_vectors() -> None:
 
 
 @pytest.mark.parametrize("program", READABLE)
-def test_the_programs_read_the_weights_that_are_drawn_here(program: str, tmp_path: Path) -> None:
+def test_generated_weights_equal_those_of_the_golden_vectors(program: str, tmp_path: Path) -> None:
     for name in READABLE[program]:
         release = write_release(tmp_path, MODELS[name])
         assert digest(release) == stored(program)[f"{name}/digest"], name
 
 
-def test_state_and_clipping_matter() -> None:
-    """Otherwise equal vectors would prove little."""
+def test_golden_vectors_depend_on_state_and_clipping() -> None:
+    """Otherwise, the comparisons would not test them."""
     for program in READABLE:
         arrays = stored(program)
         for name in READABLE[program]:
@@ -103,44 +103,44 @@ def test_state_and_clipping_matter() -> None:
         assert np.abs(arrays["usual/fresh"] - arrays["no clipping/fresh"]).max() > 0.1
 
 
-def test_sentences_are_embedded_from_a_zero_state(golden: Golden) -> None:
+def test_embed_equals_the_released_programs_from_a_zero_state(golden: Golden) -> None:
     assert_equal(load(golden.release).embed(SENTENCES), golden, golden.fresh)
 
 
-def test_carried_state_reads_the_rows_of_the_batches_as_texts(golden: Golden) -> None:
-    """A row is one text: the sentences beside it in the batch do not matter."""
+def test_embed_with_carried_state_equals_each_row_of_the_batches(golden: Golden) -> None:
+    """Each row of the batches is one text, independent of the other rows."""
     elmo = load(golden.release)
     numbers = iter(range(len(SENTENCES)))
     batches = [[next(numbers) for _ in batch] for batch in BATCHES]
     for row in range(max(map(len, batches))):
         text = [batch[row] for batch in batches if row < len(batch)]
-        found = elmo.embed([SENTENCES[i] for i in text], carry_state=True)
-        assert_equal(found, golden, [golden.carried[i] for i in text])
+        actual = elmo.embed([SENTENCES[i] for i in text], carry_state=True)
+        assert_equal(actual, golden, [golden.carried[i] for i in text])
 
 
-def test_elmo_embedder_carries_state_by_row(of_allennlp: Golden) -> None:
-    files = of_allennlp.release.options_file, of_allennlp.release.weights_file
+def test_elmo_embedder_carries_the_state_of_each_row(allennlp_golden: Golden) -> None:
+    files = allennlp_golden.release.options_file, allennlp_golden.release.weights_file
     embedder = allennlp.ElmoEmbedder(*files)
-    found = [vectors for batch in BATCHES for vectors in embedder.embed_batch(batch)]
-    assert_equal(found, of_allennlp, of_allennlp.carried)
+    actual = [vectors for batch in BATCHES for vectors in embedder.embed_batch(batch)]
+    assert_equal(actual, allennlp_golden, allennlp_golden.carried)
     embedder = allennlp.ElmoEmbedder(*files, stateful=False)
-    found = [vectors for batch in BATCHES for vectors in embedder.embed_batch(batch)]
-    assert_equal(found, of_allennlp, of_allennlp.fresh)
+    actual = [vectors for batch in BATCHES for vectors in embedder.embed_batch(batch)]
+    assert_equal(actual, allennlp_golden, allennlp_golden.fresh)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("stateful", [True, False])
-def test_each_layer_of_allennlps_elmo(of_allennlp: Golden, stateful: bool) -> None:
-    files = of_allennlp.release.options_file, of_allennlp.release.weights_file
-    expected = of_allennlp.carried if stateful else of_allennlp.fresh
+def test_each_layer_equals_that_of_allennlps_elmo(allennlp_golden: Golden, stateful: bool) -> None:
+    files = allennlp_golden.release.options_file, allennlp_golden.release.weights_file
+    expected = allennlp_golden.carried if stateful else allennlp_golden.fresh
     num_layers = len(expected[0])
     for layer in range(num_layers):
         weights = [1.0 if j == layer else -9e10 for j in range(num_layers)]
         module = allennlp.Elmo(
             *files, 1, dropout=0, scalar_mix_parameters=weights, stateful=stateful
         ).eval()
-        found = [vectors for batch in BATCHES for vectors in run(module, batch)]
-        assert_equal(found, of_allennlp, [layers[layer] for layers in expected])
+        actual = [vectors for batch in BATCHES for vectors in run(module, batch)]
+        assert_equal(actual, allennlp_golden, [layers[layer] for layers in expected])
 
 
 def run(module: allennlp.Elmo, batch: list[list[str]]) -> list[np.ndarray]:
@@ -159,15 +159,17 @@ def run(module: allennlp.Elmo, batch: list[list[str]]) -> list[np.ndarray]:
         ("mix, boundaries", {"keep_sentence_boundaries": True}),
     ],
 )
-def test_mixes_of_allennlps_elmo(tmp_path: Path, kind: str, options: dict[str, bool]) -> None:
+def test_compat_mixes_equal_those_of_allennlps_elmo(
+    tmp_path: Path, kind: str, options: dict[str, bool]
+) -> None:
     golden = read("allennlp", "usual", tmp_path)
     module = allennlp.Elmo(
         golden.release.options_file, golden.release.weights_file, 1,
         scalar_mix_parameters=MIX_WEIGHTS, **options,
     ).eval()  # fmt: skip
-    found = [vectors for batch in BATCHES for vectors in run(module, batch)]
+    actual = [vectors for batch in BATCHES for vectors in run(module, batch)]
     sentences = [["<S>", *words, "</S>"] for words in SENTENCES] if "bound" in kind else SENTENCES
-    assert_equal(found, golden, split(stored("allennlp")[f"usual/{kind}"], sentences))
+    assert_equal(actual, golden, split(stored("allennlp")[f"usual/{kind}"], sentences))
 
 
 @torch.no_grad()
@@ -181,12 +183,14 @@ def test_mixes_of_allennlps_elmo(tmp_path: Path, kind: str, options: dict[str, b
         ("bilm_tf", "mix, top", {"weights": "top"}),
     ],
 )
-def test_mixes_of_elmore(tmp_path: Path, program: str, kind: str, options: dict[str, str]) -> None:
-    """In the first batch, before which the released programs have no state."""
+def test_mixes_equal_those_of_the_released_programs(
+    tmp_path: Path, program: str, kind: str, options: dict[str, str]
+) -> None:
+    """Only the first batch is compared: for later ones, the released programs carry state."""
     golden = read(program, "usual", tmp_path)
     elmo = load(golden.release)
     words = elmore.Elmo(elmo.bilm, **{"weights": MIX_WEIGHTS, **options}).eval()
     [mixed] = words(elmo.encode(BATCHES[0]))
-    found = [row[: len(s)].numpy() for row, s in zip(mixed, BATCHES[0], strict=True)]
+    actual = [row[: len(s)].numpy() for row, s in zip(mixed, BATCHES[0], strict=True)]
     expected = split(stored(program)[f"usual/{kind}"])[: len(BATCHES[0])]
-    assert_equal(found, golden, expected)
+    assert_equal(actual, golden, expected)

@@ -1,4 +1,4 @@
-"""The batching of bilm-tf in plain Python: rows of the batch filled with sentences end to end."""
+"""The batching of bilm-tf in plain Python: each row is filled with one sentence after the other."""
 
 from collections.abc import Iterable
 

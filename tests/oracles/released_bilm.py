@@ -1,4 +1,4 @@
-"""A biLM in plain numpy, with the parameter names and layouts of the released files.
+"""A biLM in plain NumPy, with the parameter names and layouts of the released files.
 
 It follows the released programs and computes one sentence at a time, without batching. It shares
 no code with elmore, not even the character ids or the order of the gates.
@@ -17,7 +17,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def raw_ids(word: str, width: int) -> list[int]:
-    """Return character ids: bytes 0 to 255, markers 256 to 260. elmore adds 1, for padding."""
+    """Return character ids: bytes 0 to 255, special ids 256 to 260. elmore adds 1 for padding."""
     if word == "<S>":
         inside = [256]
     elif word == "</S>":
@@ -104,8 +104,8 @@ def embed(
             xs = outputs
         directions.append(layer_outputs)
     result = [[np.concatenate([x, x]) for x in tokens]]
-    for ahead, behind in zip(*directions, strict=True):
-        result.append([np.concatenate(pair) for pair in zip(ahead, behind, strict=True)])
+    for forward, backward in zip(*directions, strict=True):
+        result.append([np.concatenate(pair) for pair in zip(forward, backward, strict=True)])
     return np.array(result), after
 
 

@@ -1,7 +1,7 @@
 """Files in the format of released ELMo models, with random weights, in all known variants.
 
-This needs only numpy and h5py, so that the released programs can use it in Python environments
-that elmore does not support.
+This file needs only NumPy and h5py, so that it also runs in the environments of the released
+programs, where elmore is not installed.
 """
 
 import json
@@ -92,7 +92,7 @@ VARIANTS = {
 
 def write_release(folder: Path, variant: Variant, *, seed: int = 0) -> Release:
     """Write random weights.hdf5, options.json and, for word input, vocab.txt."""
-    # Random numbers from PCG64 bits, because numpy's distributions may differ between versions.
+    # Raw PCG64 bits are the same in all NumPy versions; its distributions may change.
     bits = np.random.PCG64(seed)
 
     def draw(*shape: int, fan_in: int | None = None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Losses and Adagrad as in bilm-tf, in plain numpy."""
+"""Losses and Adagrad as in bilm-tf, in plain NumPy."""
 
 import numpy as np
 
