@@ -1,4 +1,4 @@
-"""Markers that skip tests which this CPU cannot run, with the reason."""
+"""Markers that skip tests that this CPU does not support, with the reason."""
 
 import pytest
 import torch

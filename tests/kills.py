@@ -1,13 +1,13 @@
-"""Kill and resume a command of elmore, many times.
+"""Kill and resume an elmore command many times.
 
     python -m tests.kills points FOLDER COMMAND...
     python -m tests.kills random FOLDER COMMAND...
 
-`points` starts one run for each change that the command makes to its files, and kills it right
-before this change: before a file is renamed or removed, or after it is created and before its first
-byte is written. `random` kills a run several times, after random delays. Killed runs are then
-resumed until they are complete. The folders of the runs are FOLDER/0, FOLDER/1, ...; the run in
-FOLDER/whole is never killed.
+`points` starts one run for each change that the command makes to its files, and kills the run at
+this change: before a file is renamed or removed, or after it is created and before its first byte
+is written. `random` kills a run several times, after random delays. Killed runs are then resumed
+until they are complete. The folders of the runs are FOLDER/0, FOLDER/1, ...; the run in
+FOLDER/uninterrupted is never killed.
 
 Runs are forked from this process, which has imported elmore, so that they take a fraction of a
 second. Processes are killed by SIGKILL, so they cannot clean up.
@@ -35,7 +35,7 @@ RANDOM_RUNS, KILLS_PER_RUN = 2, 5
 COMPLETE = {"embed": "out.h5", "pretrain": "out/config.json", "train": "out/task.json"}
 """The last file that each command writes."""
 _CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")
-_SECONDS_PER_LOOK = 60  # of a simulated clock, so that periodic work is due in a short run
+_SECONDS_PER_CALL = 60  # of a simulated clock, which makes periodic work due in a short run
 
 
 class Change(NamedTuple):
@@ -54,9 +54,9 @@ def watch(folder: Path, on_change: Callable[[Change], None]) -> None:
         if not (opens or event in _CHANGES) or not isinstance(args[0], str | os.PathLike):
             return
         path = Path(args[0]).absolute()
-        already_made = event == "os.mkdir" and path.exists()
-        already_gone = event == "os.remove" and args[1] == -1 and not path.exists()
-        if path.is_relative_to(folder) and not already_made and not already_gone:
+        fails = event == "os.mkdir" and path.exists()
+        fails |= event == "os.remove" and args[1] == -1 and not path.exists()
+        if path.is_relative_to(folder) and not fails:
             on_change(Change(event, str(path), args[2] if opens else 0))
 
     sys.addaudithook(hook)
@@ -76,7 +76,7 @@ def start(
         log = os.open(folder.parent / "log.txt", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        time.monotonic = count(0, _SECONDS_PER_LOOK).__next__
+        time.monotonic = count(0, _SECONDS_PER_CALL).__next__
         if on_change:
             watch(folder, on_change)
         sys.argv = ["elmore", *command]
@@ -86,7 +86,7 @@ def start(
     except BaseException:
         traceback.print_exc()
         status = 1
-    if folder.name == "whole":
+    if folder.name == "uninterrupted":
         (folder.parent / "modules.json").write_text(json.dumps(list(sys.modules)))
     sys.stdout.flush()
     sys.stderr.flush()
@@ -97,7 +97,7 @@ def wait(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def run_whole(folder: Path, command: list[str]) -> list[Change]:
+def run_uninterrupted(folder: Path, command: list[str]) -> list[Change]:
     """Run a command without killing it; return its changes, and import the modules it imported."""
     changes = folder / "changes.jsonl"
 
@@ -105,7 +105,7 @@ def run_whole(folder: Path, command: list[str]) -> list[Change]:
         with os.fdopen(os.open(changes, os.O_CREAT | os.O_WRONLY | os.O_APPEND), "w") as file:
             file.write(json.dumps(change) + "\n")
 
-    if wait(start(folder / "whole", command, record)):
+    if wait(start(folder / "uninterrupted", command, record)):
         sys.exit(f"the command failed:\n{(folder / 'log.txt').read_text()}")
     for name in json.loads((folder / "modules.json").read_text()):
         with suppress(ImportError):  # some modules cannot be imported by name
@@ -125,7 +125,7 @@ def kill_at_points(folder: Path, command: list[str], changes: list[Change]) -> N
     for point, expected in enumerate(changes):
         run = folder / f"{point}"
         if wait(start(run, command, killer(point))) != -signal.SIGKILL:
-            sys.exit(f"this change did not happen again: {expected}")
+            sys.exit(f"the second run did not make this change: {expected}")
         complete(run, command)
 
 
@@ -136,8 +136,8 @@ def killer(point: int) -> Callable[[Change], None]:
     def kill(change: Change) -> None:
         if next(calls) == point:
             creates = change.kind == "open" and change.flags & os.O_CREAT
-            if creates and not Path(change.path).is_dir():  # where a temporary file has no name
-                with suppress(OSError):  # of a temporary file without a name
+            if creates and not Path(change.path).is_dir():  # O_TMPFILE opens a folder
+                with suppress(OSError):
                     os.close(os.open(change.path, change.flags, 0o666))  # leaves an empty file
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -146,7 +146,7 @@ def killer(point: int) -> Callable[[Change], None]:
 
 def kill_at_random(folder: Path, command: list[str]) -> None:
     start_time = time.monotonic()
-    wait(start(folder / "again", command))
+    wait(start(folder / "timed", command))
     seconds = time.monotonic() - start_time
     for number in range(RANDOM_RUNS):
         rng = random.Random(number)
@@ -165,7 +165,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     sys.modules["matplotlib"] = None  # plots would take most of the time
     mode, folder, *command = sys.argv[1:]
-    changes = run_whole(Path(folder), command)
+    changes = run_uninterrupted(Path(folder), command)
     if mode == "points":
         kill_at_points(Path(folder), command, changes)
     else:

@@ -1,4 +1,4 @@
-"""Rules for all code: the order of imports, lazy imports of heavy packages, public names."""
+"""Rules for all code: order of imports, lazy imports of slow packages, public names."""
 
 import ast
 import subprocess
@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import elmore
 
 ORDER = [
     "errors", "threads", "prefetch", "atomic", "schema", "transfer", "text", "bilm", "inference",
@@ -53,7 +55,7 @@ def test_imports_follow_the_order_of_parts(file: Path) -> None:
     assert not imported & later, f"{part} may only import parts before it"
 
 
-def test_the_order_lists_every_part() -> None:
+def test_order_lists_every_part() -> None:
     parts = {p.stem for p in SOURCE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
     assert parts - {"__init__", "__main__"} == set(ORDER)
 
@@ -80,17 +82,13 @@ def test_embedding_does_not_import_slow_modules(module: str) -> None:
 
 
 def test_all_public_names_exist() -> None:
-    import elmore
-
     for name in elmore.__all__:
         assert getattr(elmore, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'elmo'"):
         elmore.elmo  # noqa: B018
 
 
-def test_python_dash_m_runs_the_command() -> None:
+def test_python_m_elmore_runs_the_command() -> None:
     command = [sys.executable, "-m", "elmore", "--version"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    import elmore
-
-    assert done.stdout.strip() == elmore.__version__
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert result.stdout.strip() == elmore.__version__

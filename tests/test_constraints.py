@@ -1,4 +1,4 @@
-"""constraints.txt pins all packages of `[dev]`, and no test is skipped if one is missing."""
+"""constraints.txt pins the packages of `[dev]`; no test is skipped if one is missing."""
 
 import re
 import tomllib
@@ -31,7 +31,7 @@ def pins() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("requirement", DEV, ids=str)
-def test_a_dev_requirement_is_pinned_to_a_version_it_allows(
+def test_dev_requirement_is_pinned_to_a_version_it_allows(
     requirement: Requirement, pins: dict[str, str]
 ) -> None:
     assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)])
@@ -45,8 +45,8 @@ def test_dependencies_of_dev_requirements_are_pinned(pins: dict[str, str]) -> No
         seen.add(name)
         for needed in map(Requirement, requires(name) or []):
             required = canonicalize_name(needed.name)
-            wanted = needed.marker is None or needed.marker.evaluate({"extra": ""})
-            if wanted and required not in seen and not CUDA.match(required):
+            applies = needed.marker is None or needed.marker.evaluate({"extra": ""})
+            if applies and required not in seen and not CUDA.match(required):
                 names.add(required)
     assert sorted(seen - pins.keys()) == []
 
@@ -54,5 +54,5 @@ def test_dependencies_of_dev_requirements_are_pinned(pins: dict[str, str]) -> No
 def test_no_test_is_skipped_if_a_dev_requirement_is_missing() -> None:
     dev = {requirement.name.replace("-", "_") for requirement in DEV}
     for path in (ROOT / "tests").rglob("*.py"):
-        named = re.findall(r'importorskip\("(\w+)', path.read_text(encoding="utf-8"))
-        assert not dev & set(named), path
+        optional = re.findall(r'importorskip\("(\w+)', path.read_text(encoding="utf-8"))
+        assert not dev & set(optional), path

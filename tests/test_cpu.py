@@ -1,4 +1,4 @@
-"""CPUs without int8 or AVX-512, simulated. Oracle: vectors in float32."""
+"""Simulated CPUs without int8 or AVX-512. Oracle: vectors in float32."""
 
 import os
 import platform
@@ -19,7 +19,7 @@ def test_int8_is_rejected_with_a_reason_on_arm(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="needs an x86 CPU")
 def test_int8_is_available_on_x86() -> None:
-    """Otherwise the tests of int8 would be skipped unnoticed."""
+    """Otherwise, all tests of int8 would be skipped without notice."""
     assert int8_problem() is None
 
 
@@ -38,7 +38,7 @@ assert ((exact * bf16).sum(axis=-1) / norms).min() > 0.9998
 
 def test_bf16_runs_on_a_cpu_without_avx512() -> None:
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", EMBED], env=environment, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr

@@ -1,4 +1,4 @@
-"""The documentation is correct: code runs and prints the given output, links and names exist."""
+"""Documentation: code runs and prints the given output; links and names exist."""
 
 import ast
 import doctest
@@ -100,7 +100,7 @@ def test_code_runs_and_prints_the_output_on_the_page(
     printed = None
     for kind, body in blocks_of(page):
         if kind == "text":
-            assert printed is not None, f"an output block without a code block before it:\n{body}"
+            assert printed is not None, f"output block without a preceding code block:\n{body}"
             assert same_output(body, printed), f"expected\n{body}\ngot\n{printed}"
         elif kind in ("python", "sh"):
             capsys.readouterr()
@@ -125,10 +125,10 @@ def same_output(expected: str, printed: str) -> bool:
     """Compare outputs, except for durations; decimals may differ by one in the last digit."""
     expected, printed = (_SPEED.sub("in 0 s", text) for text in (expected, printed))
     pairs = zip(_DECIMAL.findall(expected), _DECIMAL.findall(printed), strict=False)
-    near = all(abs(float(a) - float(b)) < 1.5 * 10.0 ** -len(a.split(".")[1]) for a, b in pairs)
+    close = all(abs(float(a) - float(b)) < 1.5 * 10.0 ** -len(a.split(".")[1]) for a, b in pairs)
     checker, flags = doctest.OutputChecker(), doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     expected, printed = (_DECIMAL.sub("0.0", text) for text in (expected, printed))
-    return near and checker.check_output(expected, printed, flags)
+    return close and checker.check_output(expected, printed, flags)
 
 
 @every_page
@@ -155,7 +155,7 @@ def test_code_blocks_are_ascii(page: Path) -> None:
         assert body.isascii() or kind == "text", f"{name_of(page)}: {body}"
 
 
-def test_the_code_layout_in_the_readme_is_complete() -> None:
+def test_code_layout_in_the_readme_is_complete() -> None:
     [tree] = [body for _, body in blocks_of(ROOT / "README.md") if body.startswith("src/elmore/")]
     files = [file.relative_to(SOURCE).as_posix() for file in SOURCE.rglob("*.py") if has_code(file)]
     assert sorted(paths_in(tree)) == sorted(files)
@@ -170,8 +170,8 @@ def paths_in(tree: str) -> Iterator[str]:
     """Yield the files of a listing with two spaces of indentation per level."""
     folders: list[str] = []
     for line in tree.splitlines()[1:]:
-        name, _, about = line.strip().partition(" ")
-        assert about.strip(), f"the code layout does not describe {name}"
+        name, _, description = line.strip().partition(" ")
+        assert description.strip(), f"the code layout does not describe {name}"
         depth = (len(line) - len(line.lstrip())) // 2 - 1
         del folders[depth:]
         if name.endswith("/"):
@@ -191,10 +191,10 @@ def defines(file: Path, symbol: list[str]) -> bool:
     """Return whether a file defines `name` or `Class.name`."""
     scope: ast.AST = ast.parse(file.read_text(encoding="utf-8"))
     for name in symbol:
-        inside = [node for node in ast.iter_child_nodes(scope) if name in names_of(node)]
-        if not inside:
+        nodes = [node for node in ast.iter_child_nodes(scope) if name in names_of(node)]
+        if not nodes:
             return False
-        [scope] = inside
+        [scope] = nodes
     return True
 
 

@@ -1,4 +1,4 @@
-"""The demo runs and writes its files."""
+"""The demo. Oracle: in layer 0, all occurrences of a word have the same vector."""
 
 import runpy
 from pathlib import Path
@@ -9,10 +9,10 @@ from elmore.embedder import Embedder
 from elmore.vectors.formats import read_vectors
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-COLUMN = 50  # where the second column starts
+COLUMN = 50  # offset of the second column
 
 
-def test_the_demo_prints_neighbors_and_writes_its_files(
+def test_demo_prints_neighbors_and_writes_its_files(
     embedder: Embedder,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -24,7 +24,7 @@ def test_the_demo_prints_neighbors_and_writes_its_files(
 
     printed = capsys.readouterr().out.splitlines()
     assert max(map(len, printed)) <= 100
-    # In layer 0, all occurrences of a word have the same vector, so they are nearest neighbors.
+    # The nearest neighbors in layer 0 are other occurrences of the word.
     layer_0 = [line[COLUMN:] for line in printed if line[COLUMN:].count("[play]") == 1]
     assert len(layer_0) == 2 * 5
     assert all(line.strip().startswith("1.000") for line in layer_0)

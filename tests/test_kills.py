@@ -1,4 +1,4 @@
-"""Runs that are killed by SIGKILL at any point, then resumed. Oracle: a run that is not killed."""
+"""Runs that are killed at any point and resumed. Oracle: an uninterrupted run."""
 
 import json
 import os
@@ -23,7 +23,7 @@ TRAIN = [
     "words.dim=8", "words.min_count=1", "words.char_filters=4", "tagger.hidden=8",
 ]  # fmt: skip
 CONLL = "Ada B-PER\nlives O\nin O\nLondon B-LOC\n. O\n\nParis B-LOC\nis O\nfar O\n. O\n"
-# A short run is killed at each change of a file, a longer one at random times.
+# A short run is killed at every change of a file, a longer one at random moments.
 TEXT_EPOCHS = {"points": 0.2, "random": 2}
 EPOCHS = {"points": 2, "random": 10}
 TIMES = {"seconds", "dev_seconds", "tokens_per_second"}
@@ -37,11 +37,11 @@ def kill_and_resume(mode: str, folder: Path, *command: object) -> list[Path]:
     """Kill and resume runs of a command; return the folders of the completed runs."""
     folder.mkdir()
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "tests.kills", mode, str(folder), *map(str, command)],
         cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert result.returncode == 0, result.stderr[-3000:]
     return sorted(path for path in folder.iterdir() if path.name.isdigit())
 
 
@@ -57,9 +57,9 @@ def assert_same_run(actual: Path, expected: Path) -> None:
     assert names <= {path.name for path in actual.iterdir()}
     for name in names:
         if name.endswith(".safetensors"):
-            ours, theirs = load_file(actual / name), load_file(expected / name)
-            assert ours.keys() == theirs.keys()
-            assert all(np.array_equal(ours[key], theirs[key]) for key in theirs), name
+            weights, reference = load_file(actual / name), load_file(expected / name)
+            assert weights.keys() == reference.keys()
+            assert all(np.array_equal(weights[key], reference[key]) for key in reference), name
     assert read_metrics(actual / "metrics.jsonl") == read_metrics(expected / "metrics.jsonl")
 
 
@@ -72,7 +72,7 @@ def test_resumed_pretraining_equals_an_uninterrupted_run(mode: str, tmp_path: Pa
         *with_settings(*SETTINGS, *PRETRAIN, f"training.epochs={TEXT_EPOCHS[mode]}"),
     )  # fmt: skip
     for run in runs:
-        assert_same_run(run / "out", tmp_path / "runs" / "whole" / "out")
+        assert_same_run(run / "out", tmp_path / "runs" / "uninterrupted" / "out")
 
 
 @pytest.mark.parametrize("mode", ["points", "random"])
@@ -84,7 +84,7 @@ def test_resumed_task_training_equals_an_uninterrupted_run(mode: str, tmp_path: 
         *with_settings(*TRAIN, f"training.epochs={EPOCHS[mode]}"),
     )  # fmt: skip
     for run in runs:
-        assert_same_run(run / "out", tmp_path / "runs" / "whole" / "out")
+        assert_same_run(run / "out", tmp_path / "runs" / "uninterrupted" / "out")
 
 
 @pytest.mark.parametrize("mode", ["points", "random"])

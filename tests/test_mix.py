@@ -1,4 +1,4 @@
-"""Oracles: Eq. (1) in plain Python; the released layer norms in numpy; invariants."""
+"""ScalarMix and Elmo. Oracles: Eq. (1) in plain Python; layer norm in NumPy; the plain biLM."""
 
 import copy
 import math
@@ -44,14 +44,14 @@ def test_scalar_mix_equals_equation_1() -> None:
             assert mixed[b, t].tolist() == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_initial_mix_is_the_average_of_the_layers() -> None:
+def test_initial_mix_is_the_average_of_the_layers() -> None:
     mix = ScalarMix(3)
     layers = torch.randn(2, 3, 4, 5)
     torch.testing.assert_close(mix(layers), layers.mean(dim=1))
     assert {name for name, _ in mix.named_parameters()} == {"w", "gamma"}
 
 
-def test_fixed_weights_are_given_before_the_softmax_and_fix_gamma() -> None:
+def test_fixed_weights_are_normalized_by_softmax_and_gamma_is_fixed() -> None:
     mix = ScalarMix(3, weights=[1.0, 2.0, 3.0])
     h = torch.randn(1, 3, 1, 2)
     expected = elmo_vector(1.0, [1.0, 2.0, 3.0], h[0, :, 0].tolist())
@@ -70,7 +70,7 @@ def test_only_gamma_is_learned_with_top_and_average(weights: str, pick) -> None:
     assert mix.penalty() == 0
 
 
-def test_the_penalty_is_the_squared_norm_of_the_weights() -> None:
+def test_penalty_is_the_squared_norm_of_the_weights() -> None:
     mix = ScalarMix(3)
     with torch.no_grad():
         mix.w.copy_(torch.tensor([1.0, -2.0, 3.0]))
@@ -79,11 +79,11 @@ def test_the_penalty_is_the_squared_norm_of_the_weights() -> None:
     assert mix.w.grad.tolist() == [2, -4, 6]
 
 
-def test_layer_norm_per_token_equals_torch() -> None:
+def test_layer_norm_per_token_equals_pytorch() -> None:
     layers = torch.randn(2, 3, 4, 5)
     expected = torch.nn.LayerNorm(5, elementwise_affine=False)(layers).mean(dim=1)
-    for name in (True, "token"):
-        torch.testing.assert_close(ScalarMix(3, layer_norm=name)(layers), expected)
+    for layer_norm in (True, "token"):
+        torch.testing.assert_close(ScalarMix(3, layer_norm=layer_norm)(layers), expected)
 
 
 def normalize_batch(layer: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -100,10 +100,10 @@ def test_layer_norm_of_the_released_programs_equals_numpy(bilm: BiLM, convention
     [mixed] = elmo(batch)
     layers = bilm(*batch).layers.detach().numpy()
     lengths = [len(words) for words in SENTENCES]
-    counted = np.zeros(batch.mask.shape, dtype=bool)
+    included = np.zeros(batch.mask.shape, dtype=bool)
     for row, n in enumerate(lengths):
-        counted[row, (slice(0, n + 2) if convention == "allennlp" else slice(1, n + 1))] = True
-    normed = [normalize_batch(layers[:, j], counted) for j in range(3)]
+        included[row, (slice(0, n + 2) if convention == "allennlp" else slice(1, n + 1))] = True
+    normed = [normalize_batch(layers[:, j], included) for j in range(3)]
     expected = np.mean(normed, axis=0)
     for row, n in enumerate(lengths):
         np.testing.assert_allclose(mixed[row, :n].detach(), expected[row, 1 : n + 1], atol=1e-5)
@@ -128,10 +128,10 @@ def test_elmo_runs_the_bilm_once_for_all_mixes(bilm: BiLM, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("smallest", [1, 10**9], ids=["packed", "plain"])
-def test_a_frozen_elmo_does_not_change_if_another_trains_the_same_bilm(
+def test_frozen_elmo_does_not_change_if_another_elmo_trains_the_same_bilm(
     bilm: BiLM, smallest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The vectors of an Embedder do not change either."""
+    """Nor do the vectors of an `Embedder` of that biLM."""
     monkeypatch.setattr(cpu, "_MIN_WEIGHTS", smallest)
     batch = encode_sentences(SENTENCES)
     first, embedder = Elmo(bilm, dropout=0.0), Embedder(bilm, device="cpu")
@@ -149,7 +149,7 @@ def test_a_frozen_elmo_does_not_change_if_another_trains_the_same_bilm(
 
 
 @pytest.mark.parametrize("smallest", [1, 10**9], ids=["packed", "plain"])
-def test_a_frozen_elmo_uses_its_current_weights(
+def test_frozen_elmo_uses_its_current_weights(
     bilm: BiLM, smallest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Oracle: the plain biLM, after weights were loaded, cast, or changed in place."""
@@ -179,7 +179,7 @@ def test_a_frozen_elmo_uses_its_current_weights(
 
 
 @pytest.mark.parametrize("make_copy", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
-def test_an_elmo_can_be_copied_after_its_first_call(
+def test_elmo_can_be_copied_after_its_first_call(
     bilm: BiLM, make_copy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cpu, "_MIN_WEIGHTS", 1)
@@ -204,7 +204,7 @@ def test_keep_boundaries_returns_boundary_tokens(bilm: BiLM) -> None:
     torch.testing.assert_close(mixed, bilm(*batch).layers.mean(dim=1))
 
 
-def test_a_frozen_bilm_has_no_gradients_and_no_dropout(bilm: BiLM) -> None:
+def test_frozen_bilm_has_no_gradients_and_no_dropout(bilm: BiLM) -> None:
     elmo = Elmo(bilm, dropout=0.0).train()
     batch = encode_sentences(SENTENCES)
     first, second = elmo(batch)[0], elmo(batch)[0]
@@ -214,7 +214,7 @@ def test_a_frozen_bilm_has_no_gradients_and_no_dropout(bilm: BiLM) -> None:
     assert elmo.mixes[0].w.grad is not None
 
 
-def test_an_unfrozen_bilm_has_gradients(bilm: BiLM) -> None:
+def test_unfrozen_bilm_has_gradients(bilm: BiLM) -> None:
     elmo = Elmo(bilm, dropout=0.0, frozen=False)
     elmo(encode_sentences(SENTENCES))[0].square().sum().backward()
     assert all(p.grad is not None for p in bilm.parameters())

@@ -1,4 +1,4 @@
-"""Oracle: the tensor before the copy."""
+"""Copies to a device. Oracle: the tensor before the copy."""
 
 import pytest
 import torch

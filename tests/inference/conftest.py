@@ -1,4 +1,4 @@
-"""Test batches in the input format of engines, and the layers of the plain biLM for them."""
+"""Test batches in the input format of engines, and their layers by the plain biLM."""
 
 from collections.abc import Callable
 from itertools import chain
@@ -45,8 +45,8 @@ class Case(NamedTuple):
 
     def words_of(self, layers: Tensor) -> Tensor:
         """Drop the boundary tokens: (J, N, 2D) -> (J, number of words, 2D)."""
-        parts = layers.split(self.lengths.tolist(), dim=1)
-        return torch.cat([part[:, 1:-1] for part in parts], dim=1)
+        sentences = layers.split(self.lengths.tolist(), dim=1)
+        return torch.cat([sentence[:, 1:-1] for sentence in sentences], dim=1)
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Oracles: the same sentences embedded one by one; for a GPU, the results of a CPU."""
+"""Batches and streaming. Oracles: `Embedder.embed`; for a GPU, the vectors of a CPU."""
 
 import random
 import time
@@ -27,9 +27,9 @@ def random_sentences(count: int) -> list[list[str]]:
 def test_split_keeps_the_order_of_sentences() -> None:
     sentences = random_sentences(50)
     for max_words in (1, 60, 10_000):
-        groups = list(split(sentences, max_words))
-        assert [s for batch in groups for s in batch.sentences()] == sentences
-        assert all(len(b.words) + 2 * len(b.lengths) < max_words + 32 for b in groups)
+        split_batches = list(split(sentences, max_words))
+        assert [s for batch in split_batches for s in batch.sentences()] == sentences
+        assert all(len(b.words) + 2 * len(b.lengths) < max_words + 32 for b in split_batches)
     assert list(split([], 10)) == []
     assert list(split([[], ["a"]], 10)) == [Batch(["a"], [0, 1])]
 
@@ -49,7 +49,7 @@ def test_streamed_vectors_equal_those_of_embed(
 
 
 @pytest.mark.parametrize("ahead", [0, 2])
-def test_a_stream_reads_only_a_few_batches_ahead(
+def test_stream_reads_only_a_few_batches_ahead(
     embedder: Embedder, ahead: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(batches._BATCHES_AHEAD, "cpu", ahead)
@@ -66,13 +66,13 @@ def test_a_stream_reads_only_a_few_batches_ahead(
     assert read <= 4 * (ahead + 1)
 
 
-def test_a_failed_copy_raises_an_exception_in_the_caller(
+def test_failed_copy_raises_in_the_caller(
     embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError("no memory")
 
-    monkeypatch.setattr(Fetcher, "start", broken)
+    monkeypatch.setattr(Fetcher, "start", fail)
     with pytest.raises(RuntimeError, match="no memory"):
         next(embedder.stream([["word"]]))
 
@@ -80,7 +80,7 @@ def test_a_failed_copy_raises_an_exception_in_the_caller(
 @pytest.mark.gpu
 @needs_gpu
 @pytest.mark.parametrize("layers", ["all", "top"])
-def test_vectors_of_a_gpu_equal_those_of_a_cpu(layers) -> None:
+def test_gpu_vectors_equal_cpu_vectors(layers) -> None:
     bilm = BiLM(BiLMConfig(dim=64, cell_dim=256))
     sentences = [*random_sentences(300), ["long"] * 2000]
     expected = Embedder(bilm, device="cpu").embed(sentences, layers=layers)

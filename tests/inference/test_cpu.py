@@ -1,4 +1,4 @@
-"""Memory use and number of products of the CPU engine. test_engines.py compares its vectors."""
+"""Memory and matrix products of the CPU engine; test_engines.py tests its vectors."""
 
 import copy
 import weakref
@@ -62,7 +62,7 @@ def test_plain_matrices_are_freed_while_the_model_is_packed(
 
 @needs_onednn
 @torch.no_grad()
-def test_the_first_layer_multiplies_each_distinct_word_once(
+def test_first_layer_multiplies_each_distinct_word_once(
     bilm: BiLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sentences = [["a", "rose", "is", "a", "rose"], ["is", "it"], ["a"]]
@@ -80,7 +80,8 @@ def test_the_first_layer_multiplies_each_distinct_word_once(
         layers = engine.run(case.table, *case.without_boundaries(), start)
         hook.remove()
         torch.testing.assert_close(layers, expected, rtol=0, atol=2e-6)
-        # Words of each step: a is a; rose it; is; a; rose.
+        # Tokens of each step: a is a; rose it; is; a; rose. A product has up to `max_rows` tokens
+        # of whole steps, and one row per distinct word.
         assert rows == products
 
 
@@ -90,16 +91,16 @@ def test_layers_do_not_depend_on_the_memory_for_gates(
     tiny: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = CpuEngine(copy.deepcopy(tiny.bilm))
-    whole, _ = engine.run_with_state(tiny.table, tiny.tokens, tiny.lengths)
+    expected, _ = engine.run_with_state(tiny.table, tiny.tokens, tiny.lengths)
     row = 4 * tiny.bilm.config.cell_dim * 4  # bytes
     for rows in (0, 1, 5, 50):
         monkeypatch.setattr(cpu, "_GATE_BYTES", rows * row)
         layers, _ = engine.run_with_state(tiny.table, tiny.tokens, tiny.lengths)
-        torch.testing.assert_close(layers, whole, rtol=0, atol=1e-6)
+        torch.testing.assert_close(layers, expected, rtol=0, atol=1e-6)
 
 
 @needs_int8
-def test_int8_uses_seven_bits_without_vnni(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_int8_activations_have_seven_bits_without_vnni(monkeypatch: pytest.MonkeyPatch) -> None:
     """Oracle: the product in float32. Large int8 values overflow the 16-bit sums of older CPUs."""
     weight, x = torch.full((4, 64), 1.0), torch.full((3, 64), 1.0)
     x[0] = -1.0

@@ -1,4 +1,4 @@
-"""Oracle for every engine: the plain biLM on padded batches, in float32 and float64."""
+"""All engines. Oracle: the plain biLM on padded batches, in float32 and float64."""
 
 import copy
 from collections.abc import Callable
@@ -43,10 +43,10 @@ ENGINES = [
     pytest.param(CpuEngine, id="cpu", marks=needs_onednn),
     pytest.param(cuda_engine, id="cuda", marks=[pytest.mark.gpu, needs_triton]),
 ]
-NewEngine = Callable[[BiLM], Engine]
+MakeEngine = Callable[[BiLM], Engine]
 
 
-def assert_as_exact_as_plain(layers: torch.Tensor, case: Case, *, words: bool = False) -> None:
+def assert_accurate(layers: torch.Tensor, case: Case, *, words: bool = False) -> None:
     """Assert that the error is at most three times that of the plain biLM in float32."""
     plain, _ = case.expected()
     double = copy.deepcopy(case.bilm).double()
@@ -56,34 +56,36 @@ def assert_as_exact_as_plain(layers: torch.Tensor, case: Case, *, words: bool = 
     torch.testing.assert_close(layers.cpu().double(), exact, rtol=0, atol=3 * rounding + 1e-6)
 
 
-@pytest.mark.parametrize("new", ENGINES)
+@pytest.mark.parametrize("make_engine", ENGINES)
 @torch.no_grad()
-def test_layers_and_state_equal_those_of_the_bilm(new: NewEngine, case: Case) -> None:
+def test_layers_and_state_equal_those_of_the_bilm(make_engine: MakeEngine, case: Case) -> None:
     _, expected = case.expected()
-    engine = new(copy.deepcopy(case.bilm))
+    engine = make_engine(copy.deepcopy(case.bilm))
     table = case.table.to(engine.device)
     layers, state = engine.run_with_state(table, case.tokens, case.lengths)
-    assert_as_exact_as_plain(layers, case)
+    assert_accurate(layers, case)
     for a, b in zip(state, expected, strict=True):
         torch.testing.assert_close(a.cell.cpu(), b.cell, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(a.output.cpu(), b.output, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("new", ENGINES)
+@pytest.mark.parametrize("make_engine", ENGINES)
 @torch.no_grad()
-def test_words_start_from_the_state_after_the_boundary_token(new: NewEngine, case: Case) -> None:
-    engine = new(copy.deepcopy(case.bilm))
+def test_words_start_from_the_state_after_the_boundary_token(
+    make_engine: MakeEngine, case: Case
+) -> None:
+    engine = make_engine(copy.deepcopy(case.bilm))
     table = case.table.to(engine.device)
     start = engine.start_state(table[:2])
     words, lengths = case.without_boundaries()
-    assert_as_exact_as_plain(engine.run(table, words, lengths, start), case, words=True)
+    assert_accurate(engine.run(table, words, lengths, start), case, words=True)
 
 
-@pytest.mark.parametrize("new", ENGINES)
+@pytest.mark.parametrize("make_engine", ENGINES)
 @torch.no_grad()
-def test_a_given_state_is_used_and_not_changed(new: NewEngine, tiny: Case) -> None:
-    """Also for sentences without tokens, whose state stays the same."""
-    engine = new(copy.deepcopy(tiny.bilm))
+def test_given_state_is_used_and_not_changed(make_engine: MakeEngine, tiny: Case) -> None:
+    """Sentences without tokens return the state unchanged."""
+    engine = make_engine(copy.deepcopy(tiny.bilm))
     state = random_state(tiny.bilm.config, len(tiny.lengths))
     given = [type(s)(*(x.to(engine.device) for x in s)) for s in state]
     table = tiny.table.to(engine.device)
@@ -93,20 +95,22 @@ def test_a_given_state_is_used_and_not_changed(new: NewEngine, tiny: Case) -> No
     for a, b in zip(after, expected_after, strict=True):
         torch.testing.assert_close(a.cell.cpu(), b.cell, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(a.output.cpu(), b.output, rtol=1e-5, atol=1e-5)
-    nothing, same = engine.run_with_state(
+    no_layers, unchanged = engine.run_with_state(
         table, tiny.tokens[:0], np.zeros(len(tiny.lengths), dtype=np.int64), given
     )
-    assert nothing.shape == (3, 0, 2 * tiny.bilm.config.dim)
-    for a, b, c in zip(same, given, state, strict=True):
+    assert no_layers.shape == (3, 0, 2 * tiny.bilm.config.dim)
+    for a, b, c in zip(unchanged, given, state, strict=True):
         assert torch.equal(a.cell, b.cell)
         assert torch.equal(b.cell.cpu(), c.cell)
         assert torch.equal(a.output, b.output)
 
 
-@pytest.mark.parametrize("new", ENGINES)
+@pytest.mark.parametrize("make_engine", ENGINES)
 @torch.no_grad()
-def test_batches_without_sentences_or_words(new: NewEngine, tiny: Case) -> None:
-    engine = new(copy.deepcopy(tiny.bilm))
+def test_batches_without_sentences_or_words_give_empty_layers(
+    make_engine: MakeEngine, tiny: Case
+) -> None:
+    engine = make_engine(copy.deepcopy(tiny.bilm))
     table = tiny.table.to(engine.device)
     start = engine.start_state(table[:2])
     for lengths in (np.zeros(0, dtype=np.int64), np.zeros(2, dtype=np.int64)):
@@ -114,33 +118,35 @@ def test_batches_without_sentences_or_words(new: NewEngine, tiny: Case) -> None:
         assert layers.shape == (3, 0, 2 * tiny.bilm.config.dim)
 
 
-@pytest.mark.parametrize("new", ENGINES)
+@pytest.mark.parametrize("make_engine", ENGINES)
 @torch.no_grad()
-def test_token_vectors_equal_those_of_the_bilm(new: NewEngine, tiny: Case) -> None:
+def test_token_vectors_equal_those_of_the_bilm(make_engine: MakeEngine, tiny: Case) -> None:
     ids = encode_words(["the", "river", "", "x" * 60, "강"])
     expected = tiny.bilm.encode(ids)
-    engine = new(copy.deepcopy(tiny.bilm))
+    engine = make_engine(copy.deepcopy(tiny.bilm))
     torch.testing.assert_close(engine.encode(ids.to(engine.device)).cpu(), expected)
 
 
 @pytest.mark.parametrize(
-    ("dtype", "int8", "lowest"),
+    ("dtype", "int8", "min_cosine"),
     [
         pytest.param(torch.bfloat16, False, 0.999, marks=needs_onednn_bf16),
         pytest.param(torch.float32, True, 0.995, marks=needs_int8),
     ],
 )
 @torch.no_grad()
-def test_lower_precision_is_close_to_float32(dtype: torch.dtype, int8: bool, lowest: float) -> None:
+def test_lower_precision_is_close_to_float32(
+    dtype: torch.dtype, int8: bool, min_cosine: float
+) -> None:
     bilm = BiLM(BiLMConfig(dim=64, cell_dim=256)).eval()
     for parameter in bilm.parameters():
-        parameter *= 1.5  # larger than the initial weights
+        parameter *= 1.5  # trained weights are larger than initial ones
     case = make_case(bilm, encode_words)
     expected, _ = case.expected()
     engine = CpuEngine(copy.deepcopy(bilm).to(dtype), int8=int8)
     layers, _ = engine.run_with_state(case.table.to(engine.dtype), case.tokens, case.lengths)
     cosine = torch.cosine_similarity(layers.float(), expected, dim=-1)
-    assert cosine.min() >= lowest
+    assert cosine.min() >= min_cosine
     assert cosine.mean() >= 0.999
 
 

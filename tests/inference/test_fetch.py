@@ -1,4 +1,4 @@
-"""Oracle: the tensor itself."""
+"""Copies of device tensors as arrays. Oracle: the tensor itself."""
 
 import numpy as np
 import pytest
@@ -17,17 +17,16 @@ DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 def test_each_sentence_gets_the_array_of_its_words(
     device: str, dtype: torch.dtype, lengths: list[int], layers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Some arrays are too small to stay in pinned memory, some too large.
     monkeypatch.setattr(fetch, "_MIN_PINNED_BYTES", 100)
-    monkeypatch.setattr(
-        fetch, "_MAX_PINNED_BYTES", 10_000
-    )  # sizes that are lent, copied, and too large to lend
+    monkeypatch.setattr(fetch, "_MAX_PINNED_BYTES", 10_000)
     tensors = [torch.randn(*layers, sum(lengths), 3, dtype=dtype) for _ in range(5)]
     with Fetcher() as fetcher:
         started = [fetcher.start(x.to(device), lengths) for x in tensors]
         for tensor, fetch_arrays in zip(tensors, started, strict=True):
-            parts = tensor.split(lengths, dim=-2)
-            for part, array in zip(parts, fetch_arrays, strict=True):
-                np.testing.assert_array_equal(array, part.numpy(), strict=True)
+            expected = tensor.split(lengths, dim=-2)
+            for sentence, array in zip(expected, fetch_arrays, strict=True):
+                np.testing.assert_array_equal(array, sentence.numpy(), strict=True)
 
 
 def test_arrays_from_a_cpu_own_their_memory() -> None:

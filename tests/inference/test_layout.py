@@ -1,4 +1,4 @@
-"""Oracles: rows read step by step; the shortest row, by a linear search."""
+"""Sentences in rows of a batch. Oracles: rows read step by step; a linear search."""
 
 import numpy as np
 import pytest
@@ -57,9 +57,7 @@ def test_aligned_sentences_end_at_the_last_step(lengths: list[int]) -> None:
 
 
 @given(st.lists(st.integers(1, 40), max_size=60), st.integers(1, 16))
-def test_the_longest_remaining_sentence_is_added_to_the_shortest_row(
-    sizes: list[int], B: int
-) -> None:
+def test_longest_remaining_sentence_is_added_to_the_shortest_row(sizes: list[int], B: int) -> None:
     lengths = [0] * B
     expected = {}
     for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
@@ -71,7 +69,7 @@ def test_the_longest_remaining_sentence_is_added_to_the_shortest_row(
     assert longest == max([*lengths, 0])
 
 
-def test_at_most_a_tenth_of_the_steps_is_padding() -> None:
+def test_less_than_a_tenth_of_the_steps_is_padding() -> None:
     rng = np.random.default_rng(0)
     lengths = np.maximum(3, rng.normal(26, 10, 2000).astype(int))
     layout = pack(lengths)
@@ -81,7 +79,7 @@ def test_at_most_a_tenth_of_the_steps_is_padding() -> None:
     assert T % layout_module._MULTIPLE == 0
 
 
-def test_a_very_long_sentence_adds_little_padding() -> None:
+def test_very_long_sentence_adds_little_padding() -> None:
     lengths = np.array([100_000] + [20] * 1000)
     layout = pack(lengths)
     assert layout.starts.size < 2 * 2 * lengths.sum()

@@ -1,4 +1,4 @@
-"""Oracle: the plain biLM on the same padded batch."""
+"""Padded batches. Oracle: the plain biLM on the same batch."""
 
 import copy
 
@@ -37,13 +37,13 @@ def test_rows_without_tokens_keep_their_state(tiny: Case) -> None:
     assert all(torch.equal(a.cell[1], b.cell[1]) for a, b in zip(after, state, strict=True))
 
 
-def test_a_batch_without_sentences(tiny: Case) -> None:
+def test_batch_without_sentences_gives_empty_layers(tiny: Case) -> None:
     runner = PaddedRunner(new_engine(copy.deepcopy(tiny.bilm)))
     assert runner(*encode_sentences([])).layers.shape == (0, 3, 2, 32)
 
 
 def test_layers_can_be_used_in_autograd(tiny: Case) -> None:
-    """Also if the word cache was filled in inference mode, or under autocast."""
+    """The word cache is filled in inference mode, and the layers are computed under autocast."""
     runner = PaddedRunner(new_engine(copy.deepcopy(tiny.bilm)))
     with torch.inference_mode():
         runner(*tiny.padded)
@@ -55,7 +55,7 @@ def test_layers_can_be_used_in_autograd(tiny: Case) -> None:
     assert scale.grad == pytest.approx(layers.sum().item(), rel=1e-4)
 
 
-def test_ids_of_another_width_are_rejected(tiny: Case) -> None:
+def test_character_ids_of_another_width_are_rejected(tiny: Case) -> None:
     runner = PaddedRunner(new_engine(copy.deepcopy(tiny.bilm)))
     with pytest.raises(InputError, match="reads 50 characters per word"):
         runner(*encode_sentences([["a"]], width=30))

@@ -1,4 +1,4 @@
-"""Oracle: the plain LSTMs, one layer, direction and token at a time."""
+"""LSTMs in waves. Oracle: the plain LSTMs, one layer, direction and token at a time."""
 
 import pytest
 import torch
@@ -49,7 +49,7 @@ def run_lstms(
 
 
 def run_both(bilm: BiLM, *, T: int = 6, B: int = 5, shared: bool = False) -> tuple[list, list]:
-    """Return outputs and final states by waves and by the LSTMs, from random inputs.
+    """Run waves and plain LSTMs on the same random inputs; return outputs and final states of both.
 
     With `shared`, all sentences have the same start state.
     """
@@ -81,11 +81,11 @@ def run_both(bilm: BiLM, *, T: int = 6, B: int = 5, shared: bool = False) -> tup
         {"dim": 33, "cell_dim": 70},
         {"dim": 64, "cell_dim": 256},
     ],
-    ids=["paper", "no-residual", "one-layer", "no-clip", "odd-sizes", "parts"],
+    ids=["paper", "no-residual", "one-layer", "no-clip", "odd-sizes", "split-product"],
 )
 @pytest.mark.parametrize("shared", [False, True])
 @torch.no_grad()
-def test_waves_equal_lstms(changes: dict[str, object], shared: bool) -> None:
+def test_waves_equal_plain_lstms(changes: dict[str, object], shared: bool) -> None:
     for a, b in zip(*run_both(make_bilm(**changes), shared=shared), strict=True):
         # Large weights, in one case without clipping, amplify rounding errors.
         torch.testing.assert_close(a, b, rtol=1e-4, atol=5e-5)
@@ -93,7 +93,7 @@ def test_waves_equal_lstms(changes: dict[str, object], shared: bool) -> None:
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="the interpreter's bfloat16 differs from a GPU's")
 @torch.no_grad()
-def test_bfloat16_is_as_exact_as_in_lstms() -> None:
+def test_bfloat16_is_as_accurate_as_in_plain_lstms() -> None:
     bilm = make_bilm(dim=64, cell_dim=256, cell_clip=3.0, projection_clip=3.0)
     torch.manual_seed(1)
     _, exact = run_both(bilm, T=20, B=40)

@@ -1,4 +1,4 @@
-"""Oracle: each word encoded separately."""
+"""The word cache. Oracle: each word encoded separately."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -25,8 +25,8 @@ def assert_vectors_of(words: list[str], cache: WordCache[str], bilm: BiLM) -> No
 @given(st.lists(st.lists(st.text(max_size=60), max_size=12), max_size=6), st.integers(1, 20))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @torch.no_grad()
-def test_a_row_holds_the_vector_of_its_word(bilm: BiLM, calls: list[list[str]], size: int) -> None:
-    """Also if the table is full, and if one call has more words than the table has rows."""
+def test_row_holds_the_vector_of_its_word(bilm: BiLM, calls: list[list[str]], size: int) -> None:
+    """Tables are full after a few calls, and some calls have more words than a table has rows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(word_cache, "_MAX_ROWS", size)
         patch.setattr(reference, "_ENCODED_AT_ONCE", 5)
@@ -48,7 +48,7 @@ def test_rows_stay_valid_when_the_table_is_replaced(
 
 
 @torch.no_grad()
-def test_a_table_grows_only_for_calls_with_too_many_words(
+def test_table_grows_only_for_calls_with_too_many_words(
     bilm: BiLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(word_cache, "_MAX_ROWS", 10)
@@ -58,7 +58,7 @@ def test_a_table_grows_only_for_calls_with_too_many_words(
 
 
 @torch.no_grad()
-def test_a_word_is_not_cached_if_encoding_it_fails(bilm: BiLM) -> None:
+def test_word_is_not_cached_if_encoding_it_fails(bilm: BiLM) -> None:
     cache = WordCache(ReferenceEngine(bilm), encode_words)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ReferenceEngine, "encode", lambda *_: 1 / 0)
@@ -69,7 +69,7 @@ def test_a_word_is_not_cached_if_encoding_it_fails(bilm: BiLM) -> None:
 
 @torch.no_grad()
 def test_threads_can_share_a_cache(bilm: BiLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_cache, "_MAX_ROWS", 10)  # so that it is replaced often
+    monkeypatch.setattr(word_cache, "_MAX_ROWS", 10)  # often full and replaced
     cache = WordCache(ReferenceEngine(bilm), encode_words)
     calls = [[f"word{n * k % 37}" for n in range(20)] for k in range(40)]
     with ThreadPoolExecutor(4) as threads:
