@@ -9,6 +9,7 @@ import torch
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.embedder import Embedder
+from elmore.inference import cpu
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
@@ -34,6 +35,12 @@ def bilm() -> BiLM:
 @pytest.fixture
 def embedder(bilm: BiLM) -> Embedder:
     return Embedder(bilm, device="cpu")
+
+
+@pytest.fixture(params=[1, 10**9], ids=["packed", "plain"])
+def packed_or_plain(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the test twice, with models of any size packed, and with none packed."""
+    monkeypatch.setattr(cpu, "_MIN_WEIGHTS", request.param)
 
 
 @pytest.fixture(params=["allennlp_elmo", "bilm_tf_model"])

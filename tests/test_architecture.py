@@ -18,8 +18,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "elmore"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
-def imported_parts(code: str) -> set[str]:
-    """Return the parts of `elmore` that a file imports, in any form, anywhere in the file."""
+def imported_modules(code: str) -> set[str]:
+    """Return the top-level modules of elmore that the code imports, anywhere and in any form."""
     names = set()
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
@@ -41,23 +41,25 @@ def imported_parts(code: str) -> set[str]:
         "def f():\n    import os, elmore.tasks.run",
     ],
 )
-def test_imported_parts_recognizes_every_form_of_import(code: str) -> None:
-    assert imported_parts(code) == {"tasks"}
+def test_imported_modules_recognizes_every_form_of_import(code: str) -> None:
+    assert imported_modules(code) == {"tasks"}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SOURCE)))
-def test_imports_follow_the_order_of_parts(file: Path) -> None:
-    part = file.relative_to(SOURCE).parts[0].removesuffix(".py")
-    if part in ("__init__", "__main__"):
-        return  # these may import all parts
-    later = set(ORDER[ORDER.index(part) + 1 :])
-    imported = imported_parts(file.read_text(encoding="utf-8"))
-    assert not imported & later, f"{part} may only import parts before it"
+def test_imports_follow_the_order_of_modules(file: Path) -> None:
+    module = file.relative_to(SOURCE).parts[0].removesuffix(".py")
+    if module in ("__init__", "__main__"):
+        return  # these may import all modules
+    later = set(ORDER[ORDER.index(module) + 1 :])
+    imported = imported_modules(file.read_text(encoding="utf-8"))
+    assert not imported & later, f"{module} may only import modules before it in ORDER"
 
 
-def test_order_lists_every_part() -> None:
-    parts = {p.stem for p in SOURCE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
-    assert parts - {"__init__", "__main__"} == set(ORDER)
+def test_order_lists_every_module() -> None:
+    modules = {
+        p.stem for p in SOURCE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()
+    }
+    assert modules - {"__init__", "__main__"} == set(ORDER)
 
 
 @pytest.mark.parametrize(

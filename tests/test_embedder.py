@@ -119,16 +119,10 @@ def test_each_distinct_word_is_encoded_once_across_calls(
     assert sum(encoded) == 2 * len(distinct) + 1
 
 
-packed_and_plain = pytest.mark.parametrize("smallest", [1, 10**9], ids=["packed", "plain"])
-
-
-@packed_and_plain
+@pytest.mark.usefixtures("packed_or_plain")
 @pytest.mark.parametrize("parameter", ["forward_lstms.0.input.weight", "encode.embed.weight"])
-def test_embedder_keeps_its_weights_until_refreshed(
-    bilm: BiLM, smallest: int, parameter: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_embedder_keeps_its_weights_until_refreshed(bilm: BiLM, parameter: str) -> None:
     """Oracle: the plain biLM, after its weights were changed in place."""
-    monkeypatch.setattr(cpu, "_MIN_WEIGHTS", smallest)
     embedder = Embedder(bilm, device="cpu")
     before = embedder.embed(SENTENCES)
     with torch.no_grad():
@@ -144,12 +138,9 @@ def test_embedder_keeps_its_weights_until_refreshed(
         np.testing.assert_array_equal(a, b)
 
 
-@packed_and_plain
+@pytest.mark.usefixtures("packed_or_plain")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_callers_model_is_not_changed(
-    bilm: BiLM, smallest: int, precision, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cpu, "_MIN_WEIGHTS", smallest)
+def test_callers_model_is_not_changed(bilm: BiLM, precision) -> None:
     bilm.double().train()
     bilm.forward_lstms[0].requires_grad_(False)
     names = list(dict(bilm.named_modules()))
@@ -169,11 +160,8 @@ def test_callers_model_is_not_changed(
     np.testing.assert_allclose(vectors, run_bilm(bilm.eval(), SENTENCES[0]), atol=bound)
 
 
-@packed_and_plain
-def test_models_loaded_in_inference_mode_can_embed(
-    bilm: BiLM, tmp_path: Path, smallest: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cpu, "_MIN_WEIGHTS", smallest)
+@pytest.mark.usefixtures("packed_or_plain")
+def test_models_loaded_in_inference_mode_can_embed(bilm: BiLM, tmp_path: Path) -> None:
     Embedder(bilm, device="cpu").save(tmp_path / "model")
     with torch.inference_mode():
         loaded = elmore.load(tmp_path / "model", device="cpu")
@@ -184,12 +172,9 @@ def test_models_loaded_in_inference_mode_can_embed(
     np.testing.assert_allclose(vectors, run_bilm(bilm, ["another"]), atol=1e-6)
 
 
-@packed_and_plain
-def test_threads_can_share_an_embedder(
-    bilm: BiLM, smallest: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("packed_or_plain")
+def test_threads_can_share_an_embedder(bilm: BiLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """Oracle: the same calls in sequence."""
-    monkeypatch.setattr(cpu, "_MIN_WEIGHTS", smallest)
     monkeypatch.setattr(word_cache, "_MAX_ROWS", 20)  # often full and replaced
     embedder = Embedder(bilm, device="cpu")
     sentences = random_sentences(120)

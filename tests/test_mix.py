@@ -127,12 +127,9 @@ def test_elmo_runs_the_bilm_once_for_all_mixes(bilm: BiLM, monkeypatch: pytest.M
     torch.testing.assert_close(at_input, at_output)
 
 
-@pytest.mark.parametrize("smallest", [1, 10**9], ids=["packed", "plain"])
-def test_frozen_elmo_does_not_change_if_another_elmo_trains_the_same_bilm(
-    bilm: BiLM, smallest: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("packed_or_plain")
+def test_frozen_elmo_does_not_change_if_another_elmo_trains_the_same_bilm(bilm: BiLM) -> None:
     """Nor do the vectors of an `Embedder` of that biLM."""
-    monkeypatch.setattr(cpu, "_MIN_WEIGHTS", smallest)
     batch = encode_sentences(SENTENCES)
     first, embedder = Elmo(bilm, dropout=0.0), Embedder(bilm, device="cpu")
     [before], vectors = first(batch), embedder.embed(SENTENCES)
@@ -148,12 +145,9 @@ def test_frozen_elmo_does_not_change_if_another_elmo_trains_the_same_bilm(
     assert not torch.allclose(second(batch)[0], before, atol=0.1)
 
 
-@pytest.mark.parametrize("smallest", [1, 10**9], ids=["packed", "plain"])
-def test_frozen_elmo_uses_its_current_weights(
-    bilm: BiLM, smallest: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("packed_or_plain")
+def test_frozen_elmo_uses_its_current_weights(bilm: BiLM) -> None:
     """Oracle: the plain biLM, after weights were loaded, cast, or changed in place."""
-    monkeypatch.setattr(cpu, "_MIN_WEIGHTS", smallest)
     batch = encode_sentences(SENTENCES)
     elmo = Elmo(BiLM(bilm.config), dropout=0.0)
     task = torch.nn.ModuleDict({"elmo": elmo})
