@@ -1,4 +1,4 @@
-# make demo | make test | make check: each sets itself up on a fresh machine.
+# `make demo`, `make test` and `make check` install elmore and its dependencies first, into .venv.
 
 PYTHON ?= python3
 VENV ?= .venv

@@ -1,11 +1,11 @@
-"""AllenNLP's biLM with the weights of a given elmore model, if AllenNLP is installed.
+"""AllenNLP's biLM with the weights of an elmore model, if AllenNLP is installed.
 
-AllenNLP's dependencies cannot be installed beside a current PyTorch. Its biLM needs none of them,
-so install it alone:
+AllenNLP's dependencies conflict with current PyTorch versions. Its biLM needs none of them, so
+install it without dependencies:
 
     pip install --no-deps allennlp==2.10.1
 
-The other packages that it imports are replaced by empty stubs.
+Other packages that it imports are replaced by stubs.
 """
 
 import importlib.util
@@ -51,7 +51,7 @@ class _Stub:
 
 
 class _StubFinder(MetaPathFinder, Loader):
-    """Finds a stub for each package except AllenNLP, imported packages and the standard library."""
+    """Replaces packages by stubs, except AllenNLP, the standard library and imported packages."""
 
     def __init__(self) -> None:
         imported = {name.split(".")[0] for name in sys.modules}
@@ -73,12 +73,12 @@ def find_allennlp(bilm: elmore.BiLM) -> Callable[[list[list[str]]], list[Tensor]
     if importlib.util.find_spec("allennlp") is None:
         return None
     finder = _StubFinder()
-    sys.meta_path.insert(0, finder)  # also for installed packages, whose imports may fail on stubs
+    sys.meta_path.insert(0, finder)  # first: an installed package might fail to import a stub
     try:
         from allennlp.modules import elmo, elmo_lstm
     finally:
         sys.meta_path.remove(finder)
-    elmo.cached_path = elmo_lstm.cached_path = str  # local files, nothing to download
+    elmo.cached_path = elmo_lstm.cached_path = str  # the files are local
     with tempfile.TemporaryDirectory() as folder:
         weights, options = Path(folder) / "weights.hdf5", Path(folder) / "options.json"
         write_hdf5(bilm, weights, options)

@@ -15,15 +15,15 @@ import torch
 import elmore
 
 PRECISIONS = ("fp32", "bf16", "int8")
-WORDS = 2000  # per measurement
+WORDS = 2000  # embedded per measurement
 TYPICAL_LENGTH = 25
 
 Curve = dict[str, list[tuple[int, float]]]
-"""For each precision, a list of (value of the setting, words per second)."""
+"""For each precision, pairs of the setting's value and the speed in words per second."""
 
 
 def sample_sentences(words: int, length: int) -> list[list[str]]:
-    """Return sentences of equal length, with the word frequencies of news."""
+    """Return random sentences of equal length, with word frequencies by Zipf's law."""
     rng = random.Random(0)
     vocabulary = ["".join(rng.choices("etaoinshrdlu", k=rng.randint(1, 9))) for _ in range(5000)]
     weights = [1 / (rank + 1) for rank in range(len(vocabulary))]
@@ -92,11 +92,11 @@ def main() -> None:
     typical = sample_sentences(WORDS, TYPICAL_LENGTH)
     threads = os.cpu_count() or 1
 
-    def by_threads(embedder: elmore.Embedder, count: int) -> float:
+    def speed_by_threads(embedder: elmore.Embedder, count: int) -> float:
         torch.set_num_threads(count)
         return measure_speed(embedder, typical, len(typical))
 
-    def by_length(embedder: elmore.Embedder, length: int) -> float:
+    def speed_by_length(embedder: elmore.Embedder, length: int) -> float:
         sentences = sample_sentences(WORDS, length)
         return measure_speed(embedder, sentences, len(sentences))
 
@@ -107,9 +107,11 @@ def main() -> None:
             (1, 4, 16, 64),
             lambda embedder, count: measure_speed(embedder, typical[: max(count, 8)], count),
         ),
-        "words per sentence": measure("words per sentence", embedders, (5, 20, 80, 320), by_length),
+        "words per sentence": measure(
+            "words per sentence", embedders, (5, 20, 80, 320), speed_by_length
+        ),
         "threads": measure(
-            "threads", embedders, [2**k for k in range(threads.bit_length())], by_threads
+            "threads", embedders, [2**k for k in range(threads.bit_length())], speed_by_threads
         ),
     }
     plot(panels, args.output)

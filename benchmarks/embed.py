@@ -2,9 +2,9 @@
 
 Run as: python benchmarks/embed.py [tiny|small|medium|original]
 
-AllenNLP is included if it is installed, see benchmarks/allennlp_bilm.py. All programs have the
-same weights and sentences. elmore caches token vectors, so it is measured twice: with cached
-words, as nearly all words of a long text are, and with an empty cache.
+AllenNLP is included if it is installed, see benchmarks/allennlp_bilm.py. All programs have the same
+sentences and, except for nn.LSTM, the same weights. elmore caches the vectors of words, so it is
+measured twice: with all words cached, like most words of a long text, and with an empty cache.
 """
 
 import argparse
@@ -29,15 +29,15 @@ from elmore.compat import allennlp as compat
 from elmore.embedder import Embedder
 
 NUM_SENTENCES = 32
-ROUNDS = 3  # interleaved, because the speed of a shared machine varies; the fastest call counts
-SECONDS = 1  # per measurement and round
+ROUNDS = 3  # over all programs, because the speed of a shared machine varies
+SECONDS = 1  # per program, scenario and round
 FP32 = "elmore, fp32"
 
 Sentences = list[list[str]]
 
 
 def sample_sentences() -> Sentences:
-    """Return sentences with the lengths and word frequencies of news."""
+    """Return random sentences of about 26 words, with word frequencies by Zipf's law."""
     rng = random.Random(0)
     words = ["".join(rng.choices("etaoinshrdlu", k=rng.randint(1, 9))) for _ in range(5000)]
     weights = [1 / (rank + 1) for rank in range(len(words))]
@@ -46,7 +46,7 @@ def sample_sentences() -> Sentences:
 
 
 class PlainModel(nn.Module):
-    """The token encoder for every token, then nn.LSTM with a projection, without clipping."""
+    """A token encoder without a cache, and nn.LSTM(proj_size), which does not clip."""
 
     def __init__(self, bilm: elmore.BiLM) -> None:
         super().__init__()
@@ -95,12 +95,12 @@ class Program:
                 return
 
     def fastest(self, scenario: str) -> float:
-        """Return the duration of the fastest call. Without a cache, all words are always new."""
+        """Return the duration of the fastest call. Programs without a cache have no scenario `new`."""
         return min(self.seconds[scenario] or self.seconds["cached"])
 
 
 def make_programs(bilm: elmore.BiLM) -> Iterator[Program]:
-    """Yield the programs. The first one is the baseline of the comparison."""
+    """Yield the programs. Speeds are relative to the first one."""
     if allennlp := find_allennlp(bilm):
         yield Program("AllenNLP", allennlp)
     yield Program("nn.LSTM(proj_size)", PlainModel(bilm))
@@ -132,7 +132,8 @@ def make_programs(bilm: elmore.BiLM) -> Iterator[Program]:
 
 def main() -> None:
     """Print one line per program."""
-    warnings.filterwarnings("ignore", ".*projections", UserWarning)  # no oneDNN for nn.LSTM
+    # nn.LSTM(proj_size) warns that it does not use oneDNN.
+    warnings.filterwarnings("ignore", ".*projections", UserWarning)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     sizes = ["tiny", "small", "medium", "original"]
     parser.add_argument("size", nargs="?", default="original", choices=sizes)
@@ -154,9 +155,9 @@ def main() -> None:
                 program.measure("new", batch, before=program.clear_cache)
     baseline = programs[0]
     [fp32] = [program for program in programs if program.name == FP32]
-    print(f"x: times as fast as {baseline.name}; in parentheses, relative to {FP32}\n")
+    print(f"x: speed relative to {baseline.name}; in parentheses, relative to {FP32}\n")
     print(
-        f"{'':28}{'words/s':>26}{'all words new':>17}{'one sentence of 50':>22}"
+        f"{'':28}{'words cached, words/s':>26}{'no word cached':>17}{'sentence of 50 words':>22}"
         f"{'cosine to fp32':>17}"
     )
     for program in programs:

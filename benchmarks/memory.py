@@ -1,8 +1,8 @@
-"""Peak memory of `elmore embed` for longer and longer files, in every format: it should not grow.
+"""Peak memory of `elmore embed` by length of the file and format. It should not depend on length.
 
 Run as: python benchmarks/memory.py [SENTENCES ...] [--formats arrow ...] [-m MODEL] [-o memory.png]
 
-Without MODEL, a tiny one with random weights is used, which is fast enough for long files.
+The default is a tiny model with random weights, which is fast enough for long files.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import torch
 import elmore
 from elmore.checkpoint.directory import write_directory
 
-CHILD = """
+COMMAND = """
 import resource, sys
 from elmore.cli import main
 try:
@@ -30,7 +30,7 @@ finally:
 
 
 def write_text(path: Path, sentences: int) -> None:
-    """Write sentences of 5 to 35 words, from a vocabulary of 50,000 words with Zipf's law."""
+    """Write sentences of 5 to 35 out of 50,000 words, with frequencies by Zipf's law."""
     rng = random.Random(0)
     words = [f"w{i:x}" for i in range(50_000)]
     weights = [1 / (i + 1) for i in range(len(words))]
@@ -44,17 +44,17 @@ def write_text(path: Path, sentences: int) -> None:
 def embed(model: Path | str, text: Path, output: Path) -> tuple[float, int]:
     """Run `elmore embed` in a subprocess; return its duration in seconds and peak memory in MB."""
     command = [
-        sys.executable, "-c", CHILD, "embed", str(text), "-m", str(model), "-o", str(output),
+        sys.executable, "-c", COMMAND, "embed", str(text), "-m", str(model), "-o", str(output),
         "--overwrite", "--layers", "top", "--dtype", "float16", "--tokenizer", "whitespace",
         "--device", "cpu",
     ]  # fmt: skip
     start = time.perf_counter()
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return time.perf_counter() - start, int(done.stderr.split()[-1])
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    return time.perf_counter() - start, int(result.stderr.split()[-1])
 
 
-def draw(peaks: dict[str, dict[int, int]], path: Path) -> None:
-    """Draw peak memory against the length of the file, one line per format."""
+def plot(peaks: dict[str, dict[int, int]], path: Path) -> None:
+    """Plot peak memory over the length of the file, with one line per format."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5, 3.2), layout="constrained")
@@ -75,7 +75,7 @@ def draw(peaks: dict[str, dict[int, int]], path: Path) -> None:
 
 
 def main() -> None:
-    """Print one line per file, and draw."""
+    """Measure, print one line per file, and plot."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sentences", type=int, nargs="*", default=[2_000, 20_000, 200_000])
     parser.add_argument("--formats", nargs="+", default=["arrow", "parquet", "h5", "npz"])
@@ -96,7 +96,7 @@ def main() -> None:
                 peaks[suffix][count] = peak
                 print(f"{count:>9,} sentences  .{suffix:8} {seconds:5.0f} s  peak {peak} MB")
                 (folder / f"v.{suffix}").unlink()
-    draw(peaks, args.output)
+    plot(peaks, args.output)
 
 
 if __name__ == "__main__":

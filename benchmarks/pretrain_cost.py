@@ -1,6 +1,6 @@
-"""Time and peak memory of `elmore pretrain` by length of the text.
+"""Duration and peak memory of `elmore pretrain` by length of the text.
 
-Time should be linear in the length of the text, and memory constant.
+The duration should be linear in the length of the text, and memory constant.
 
 Run as: python benchmarks/pretrain_cost.py [SENTENCES ...]
 """
@@ -11,11 +11,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from memory import CHILD, write_text
+from memory import COMMAND, write_text
 
 
 def main() -> None:
-    """Print two lines per text: cost, and result."""
+    """Print two lines per text: duration and memory, and the result of the run."""
     sizes = [int(arg) for arg in sys.argv[1:]] or [5_000, 50_000]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -23,7 +23,7 @@ def main() -> None:
             text = folder / f"{sentences}.txt"
             write_text(text, sentences)
             command = [
-                sys.executable, "-c", CHILD, "pretrain", str(text), "-o", str(folder / "run"),
+                sys.executable, "-c", COMMAND, "pretrain", str(text), "-o", str(folder / "run"),
                 "--overwrite", "--size", "tiny", "--cache", str(folder / "cache"),
                 "--device", "cpu", "--workers", "1",
                 "--set", "training.streams=128", "--set", "training.negatives=256",
@@ -31,11 +31,11 @@ def main() -> None:
                 "--set", "vocabulary.max_size=5000", "--set", "run.evaluations=1",
             ]  # fmt: skip
             start = time.perf_counter()
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            result = subprocess.run(command, check=True, capture_output=True, text=True)
             seconds = time.perf_counter() - start
-            peak = done.stderr.split()[-1]
+            peak = result.stderr.split()[-1]
             print(f"{sentences:>9,} sentences  {seconds:6.0f} s  peak {peak} MB", flush=True)
-            print(f"           {done.stdout.splitlines()[-1].split(' -> ')[0]}", flush=True)
+            print(f"           {result.stdout.splitlines()[-1].split(' -> ')[0]}", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,19 +16,19 @@ from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.hdf5 import write_hdf5
 
 
-def best_of(runs: int, command: list[str]) -> float:
-    """Return the duration of the fastest run, in seconds."""
+def seconds_to_run(command: list[str]) -> float:
+    """Return the duration of a command, the fastest of five runs."""
 
     def once() -> float:
         start = time.perf_counter()
         subprocess.run(command, check=True, capture_output=True)
         return time.perf_counter() - start
 
-    return min(once() for _ in range(runs))
+    return min(once() for _ in range(5))
 
 
-def load_seconds(path: Path) -> float:
-    """Return the duration of `elmore.load`, with the file in the page cache."""
+def seconds_to_load(path: Path) -> float:
+    """Return the duration of `elmore.load`, the fastest of five calls, with the file in memory."""
 
     def once() -> float:
         start = time.perf_counter()
@@ -41,11 +41,11 @@ def load_seconds(path: Path) -> float:
 def main() -> None:
     """Print one line per measurement."""
     python = sys.executable
-    print(f"python -c pass        {best_of(5, [python, '-c', 'pass']):.2f} s")
-    print(f"import elmore         {best_of(5, [python, '-c', 'import elmore']):.2f} s")
-    print(f"import torch          {best_of(5, [python, '-c', 'import torch']):.2f} s")
+    print(f"python -c pass        {seconds_to_run([python, '-c', 'pass']):.2f} s")
+    print(f"import elmore         {seconds_to_run([python, '-c', 'import elmore']):.2f} s")
+    print(f"import torch          {seconds_to_run([python, '-c', 'import torch']):.2f} s")
     help_ = [python, "-c", "from elmore.cli import app; app(['--help'])"]
-    print(f"elmore --help         {best_of(5, help_):.2f} s")
+    print(f"elmore --help         {seconds_to_run(help_):.2f} s")
     torch.manual_seed(0)
     bilm = elmore.BiLM(elmore.BiLMConfig.original())
     with tempfile.TemporaryDirectory() as name:
@@ -54,7 +54,7 @@ def main() -> None:
         write_directory(bilm, folder / "f16", dtype="float16")
         write_hdf5(bilm, folder / "h5" / "weights.hdf5", folder / "h5" / "options.json")
         for kind in ("f32", "f16", "h5"):
-            print(f"load original, {kind:4}   {load_seconds(folder / kind):.2f} s")
+            print(f"load original, {kind:4}   {seconds_to_load(folder / kind):.2f} s")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Training speed on a CPU in tokens per second: elmore and a plain model with nn.LSTM(proj_size).
 
-Both train on the same batches with the same objective: character CNN, two directions, sampled
-softmax, gradient clipping, AdamW. The plain model encodes every token, and does not clip its cell
-states.
+Both models have the same architecture, and train on the same batches with sampled softmax, gradient
+clipping and AdamW. The plain model encodes every token instead of every distinct word, and does not
+clip cell states.
 
 Run as: python benchmarks/train_cpu.py [tiny|small|medium] [ROWS]
 """
@@ -29,7 +29,7 @@ TOKENS = 20  # per row of a batch
 
 
 class PlainModel(nn.Module):
-    """The model made of PyTorch's own modules."""
+    """A biLM with nn.LSTM."""
 
     def __init__(self, config: elmore.BiLMConfig) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class PlainModel(nn.Module):
 
 
 def main() -> None:
-    """Print one line per program."""
+    """Print one line per model."""
     size = sys.argv[1] if len(sys.argv) > 1 else "small"
     rows = int(sys.argv[2]) if len(sys.argv) > 2 else 32
     config = getattr(elmore.BiLMConfig, size)()

@@ -1,9 +1,9 @@
 """Speed of a complete training step of a biLM on one GPU.
 
-A step includes the transfer of encoded words to the GPU, the character CNN, both directions,
+A step includes the copy of the batch to the GPU, the character CNN, the LSTMs of both directions,
 sampled softmax, the backward pass, gradient clipping and the optimizer. Each position of the text
-counts as one token, although both directions read it. Words are synthetic, with the frequencies
-and lengths of English.
+counts as one token, although it is an input of both directions. Words are random, with the
+frequencies and lengths of English words.
 
 Run as: python benchmarks/train_step.py [--sizes original medium] [--rows 256 1024]
             [--eager] [--profile]
@@ -32,7 +32,7 @@ TOKENS, VOCABULARY, SAMPLES = 20, 180_000, 8192
 
 
 class RandomText:
-    """Batches of random words by Zipf's law. Rare words are longer; the mean is 5 letters."""
+    """Batches of random words with frequencies by Zipf's law. Rare words are longer."""
 
     def __init__(self) -> None:
         self.rng = np.random.default_rng(0)
@@ -62,7 +62,7 @@ class RandomText:
 
 
 class Trainer:
-    """A model, its optimizer and its LSTM states. The benchmark measures `step`."""
+    """A model, its optimizer and its LSTM states. `step` is the step that is measured."""
 
     def __init__(self, config: BiLMConfig, rows: int, graphed: bool) -> None:
         torch.manual_seed(0)
@@ -90,14 +90,14 @@ class Trainer:
 
 
 def flops_per_token(config: BiLMConfig, distinct_per_token: float) -> float:
-    """Return the floating-point operations per token of the matrix products of a step."""
+    """Return the floating-point operations per token of all matrix products of a step."""
     D, H, F = config.dim, config.cell_dim, config.num_filters
     lstm = 2 * config.num_layers * (2 * D * 4 * H + H * D)
     encoder = distinct_per_token * (config.num_highways * 2 * F * F + F * D)
     return 2 * 3 * (lstm + encoder + 2 * D * SAMPLES)
 
 
-def matmul_peak() -> float:
+def measure_matmul() -> float:
     """Return the measured speed of a large bfloat16 matrix product, in FLOP/s."""
     n = 8192
     a, b = (torch.randn(n, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
@@ -119,7 +119,7 @@ def mean_seconds(call: Callable[[], object], calls: int) -> float:
 def measure(
     name: str, rows: int, text: RandomText, *, peak: float, eager: bool, profile: bool
 ) -> None:
-    """Print the speed of one setting and, on request, a profile."""
+    """Print the speed for a size and a number of rows and, if requested, a profile."""
     config = getattr(BiLMConfig, name)()
     trainer = Trainer(config, rows, graphed=not eager)
     batches = [text.batch(rows) for _ in range(16)]
@@ -135,10 +135,10 @@ def measure(
     seconds = mean_seconds(step, 30)
     tokens = rows * TOKENS
     distinct = np.mean([len(batch.distinct) for batch in batches])
-    share = flops_per_token(config, distinct / tokens) * tokens / seconds / peak
+    utilization = flops_per_token(config, distinct / tokens) * tokens / seconds / peak
     print(
         f"{name:>8} {rows:>5} x {TOKENS}  {distinct:6.0f} distinct  {1e3 * seconds:7.2f} ms  "
-        f"{tokens / seconds:>9,.0f} tokens/s  {share:4.0%} of the matrix peak  "
+        f"{tokens / seconds:>9,.0f} tokens/s  {utilization:4.0%} of the matmul speed  "
         f"{torch.cuda.max_memory_allocated() / 2**30:5.1f} GiB  "
         f"loss {losses[0].item():.2f} -> {losses[-1].item():.2f}",
         flush=True,
@@ -162,8 +162,8 @@ def print_profile(step: Callable[[], None], steps: int = 5) -> None:
     total = sum(row.self_device_time_total for row in kernels)
     print(f"    {total / steps / 1e3:.2f} ms of kernels per step")
     for row in kernels[:40]:
-        each = row.self_device_time_total / steps / 1e3
-        print(f"    {each:8.3f} ms  {row.count / steps:5.0f} x  {row.key[:90]}")
+        milliseconds = row.self_device_time_total / steps / 1e3
+        print(f"    {milliseconds:8.3f} ms  {row.count / steps:5.0f} x  {row.key[:90]}")
 
 
 def main() -> None:
@@ -172,10 +172,10 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", default=["original", "medium"])
     parser.add_argument("--rows", nargs="+", type=int, default=[128, 256, 512, 1024])
     parser.add_argument("--eager", action="store_true", help="do not use CUDA graphs")
-    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--profile", action="store_true", help="also print the slowest kernels")
     args = parser.parse_args()
-    peak = matmul_peak()
-    print(f"{torch.cuda.get_device_name()}: bf16 matrix product {peak / 1e12:.0f} TFLOP/s")
+    peak = measure_matmul()
+    print(f"{torch.cuda.get_device_name()}: bf16 matmul {peak / 1e12:.0f} TFLOP/s")
     text = RandomText()
     for name in args.sizes:
         for rows in args.rows:

@@ -1,4 +1,4 @@
-"""Contextual vectors of ambiguous words: nearest neighbors, word senses, and a file of vectors.
+"""Contextual vectors of ambiguous words: print nearest neighbors, plot senses, write a vector file.
 
 Run as: python examples/demo.py [MODEL]
 """
@@ -12,7 +12,7 @@ from elmore.analysis.senses import embed_senses, plot_senses, read_senses
 
 EXAMPLES = Path(__file__).parent
 OUTPUT = Path("demo-output")
-COLUMN = 50  # width in characters
+COLUMN = 50  # width of the first column, in characters
 QUERIES = [
     "The shortstop made a spectacular [play] on a ground ball.",
     "The actress agreed to star in a new [play] on Broadway.",
@@ -44,7 +44,7 @@ def show_neighbors(elmo: elmore.Embedder) -> None:
 
 
 def excerpts(neighbors: list[Neighbor]) -> list[str]:
-    """Return the similarity and the surrounding words of each neighbor, nearest first."""
+    """Return the similarity and the context of each neighbor, nearest first."""
     return [f"{n.similarity:.3f} {n.occurrence.excerpt(17)}" for n in neighbors]
 
 

@@ -1,8 +1,8 @@
-"""Section 5.3 of the paper: WSD (Table 5) and POS tagging (Table 6) with each layer of the biLM.
+"""Section 5.3 of the paper: WSD (Table 5) and POS tagging (Table 6) by layer of the biLM.
 
 Run as: python experiments/intrinsic.py MODEL --wsd DIR --pos DIR [--precision bf16] [--json]
 
-Files may be compressed (.xz). The evaluation sets are a folder or a .tar.xz:
+Files may be compressed (.xz); Evaluation_Datasets is a folder or a .tar.xz archive:
 
     wsd/  semcor.data.xml  semcor.gold.key.txt  index.sense
           Evaluation_Datasets/senseval2/senseval2.data.xml, senseval2.gold.key.txt, ...
@@ -52,12 +52,12 @@ def find(folder: Path, pattern: str) -> Path:
 
 @contextmanager
 def unpacked(folder: Path, name: str) -> Iterator[Path]:
-    """Yield a folder, unpacked to a temporary one if it is an archive."""
+    """Yield a folder, which is temporary if it has to be unpacked from an archive."""
     if (folder / name).is_dir():
         yield folder / name
         return
     with tempfile.TemporaryDirectory(prefix="elmore-") as temporary:
-        # filter="data" rejects members outside of the folder.
+        # filter="data" rejects members that would be written outside of the folder.
         shutil.unpack_archive(find(folder, f"{name}.tar"), temporary, filter="data")
         yield Path(temporary) / name
 
@@ -74,20 +74,20 @@ def measure_wsd(embedder: Embedder, folder: Path, table: Table) -> None:
         }
     semcor = read_wsd(find(folder, "semcor.data.xml"), find(folder, "semcor.gold.key.txt"))
     averages = average_senses(
-        embedder, with_progress(semcor, "sentences of SemCor embedded", len(semcor))
+        embedder, with_progress(semcor, "SemCor sentences embedded", len(semcor))
     )
-    everything: list[Instance] = []
-    answers_to_all: dict[str, list[str | None]] = {row: [] for row in table}
+    all_instances: list[Instance] = []
+    all_predictions: dict[str, list[str | None]] = {row: [] for row in table}
     for name, text in texts.items():
         instances = instances_of(text)
         first = [first_senses.get(instance.lexeme) for instance in instances]
-        by_row = [first, *disambiguate(embedder, text, averages, first_senses)]
-        everything += instances
-        for row, answers in zip(table, by_row, strict=True):
-            table[row][name] = 100 * f1(answers, instances)
-            answers_to_all[row] += answers
-    for row, answers in answers_to_all.items():
-        table[row]["ALL"] = 100 * f1(answers, everything)
+        predictions = [first, *disambiguate(embedder, text, averages, first_senses)]
+        all_instances += instances
+        for row, senses in zip(table, predictions, strict=True):
+            table[row][name] = 100 * f1(senses, instances)
+            all_predictions[row] += senses
+    for row, senses in all_predictions.items():
+        table[row]["ALL"] = 100 * f1(senses, all_instances)
 
 
 def measure_pos(embedder: Embedder, folder: Path, tag_set: TagSet, table: Table) -> None:
@@ -96,7 +96,7 @@ def measure_pos(embedder: Embedder, folder: Path, tag_set: TagSet, table: Table)
         read_conllu(find(folder, f"*{name}.conllu"), tag_set) for name in ("train", "dev", "test")
     ]
     words = [
-        embed_words(embedder, with_progress(text, "sentences of the treebank embedded", len(text)))
+        embed_words(embedder, with_progress(text, "treebank sentences embedded", len(text)))
         for text in texts
     ]
     print("training a linear classifier on each layer", file=sys.stderr)
@@ -117,11 +117,11 @@ def show(table: Table) -> None:
 def main() -> None:
     """Run the requested evaluations and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", help="name or path of a model, as for elmore.load")
     parser.add_argument(
-        "model", help="anything that elmore.load accepts, such as the folder of a model"
+        "--wsd", type=Path, metavar="DIR", help="folder of SemCor, WordNet and the evaluation sets"
     )
-    parser.add_argument("--wsd", type=Path, metavar="DIR", help="SemCor, WordNet, evaluation sets")
-    parser.add_argument("--pos", type=Path, metavar="DIR", help="a treebank in CoNLL-U")
+    parser.add_argument("--pos", type=Path, metavar="DIR", help="folder of a treebank in CoNLL-U")
     parser.add_argument(
         "--tags", choices=("xpos", "upos"), default="xpos", help="tag set of the treebank"
     )

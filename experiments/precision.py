@@ -1,4 +1,4 @@
-"""Scores of a trained task with the biLM at lower precision.
+"""Scores of a trained task with the biLM in fp32, bf16 and int8.
 
 Run as: python experiments/precision.py RUN DATA
 

@@ -1,14 +1,14 @@
-"""Run all trainings of Table 1, several at once on one GPU.
+"""Train the models of Table 1, several at once on one GPU.
 
 Run as: python experiments/run_table1.py DATA -o RUNS --vectors glove.npz --model my-elmo
 
-RUNS/ROW-KIND-SEED     a run for experiments/table1.py; KIND is baseline or elmo
+RUNS/ROW-KIND-SEED/    one run; KIND is baseline or elmo
 RUNS/logs/             output of the runs
 RUNS/table1.md         the table, updated after each run
 
 `ROWS` lists the files in DATA, which may be compressed (.xz, .gz). Runs that hit the time limit
-keep their best weights so far. A failed run is retried once. The same command again resumes
-incomplete runs and starts missing ones.
+keep their best weights so far. A failed run is retried once. If the script is interrupted, the same
+command resumes incomplete runs and starts missing ones.
 """
 
 import argparse
@@ -34,7 +34,7 @@ RESERVED = 45.0
 
 
 class Row(NamedTuple):
-    """A data set: its task and files, and the approximate minutes of a run on an H200."""
+    """A dataset: its task and files, and the approximate minutes of a run on an H200."""
 
     task: str
     train: str
@@ -43,7 +43,7 @@ class Row(NamedTuple):
     minutes: float
     settings: tuple[str, ...] = ()
     large: bool = False
-    """Whether to run only one seed, because scores hardly depend on it."""
+    """Whether to run only one seed, because scores of large datasets hardly depend on the seed."""
 
 
 ROWS = {
@@ -85,7 +85,7 @@ ROWS = {
         2,
     ),
 }
-"""Sorted by duration, so that the longest runs start first."""
+"""Sorted by duration, because the longest runs should start first."""
 
 
 class Run(NamedTuple):
@@ -119,16 +119,16 @@ def command(run: Run, args: argparse.Namespace, minutes: float) -> list[str]:
     if run.row == "snli":
         train.append(args.output / "snli" / LEARNED)
         dev = args.output / "snli" / HELD_OUT
-    words = [sys.executable, "-m", "elmore", "train", row.task, "-o", folder, "--dev", dev]
-    words += [word for path in train for word in ("--train", path)]
-    words += ["--test", find(args.data, row.test)] if row.test and not args.dev_only else []
-    words += ["--no-elmo"] if run.kind == "baseline" else ["--init-bilm", args.model]
-    words += ["--vectors", args.vectors] if args.vectors else []
-    words += [f"--set={setting}" for setting in (*row.settings, *args.set)]
-    words += ["--seed", run.seed, "--max-minutes", f"{minutes:.2f}", "--device", args.device]
+    arguments = [sys.executable, "-m", "elmore", "train", row.task, "-o", folder, "--dev", dev]
+    arguments += [part for path in train for part in ("--train", path)]
+    arguments += ["--test", find(args.data, row.test)] if row.test and not args.dev_only else []
+    arguments += ["--no-elmo"] if run.kind == "baseline" else ["--init-bilm", args.model]
+    arguments += ["--vectors", args.vectors] if args.vectors else []
+    arguments += [f"--set={setting}" for setting in (*row.settings, *args.set)]
+    arguments += ["--seed", run.seed, "--max-minutes", f"{minutes:.2f}", "--device", args.device]
     if (folder / "config.toml").exists():
-        words.append("--resume")
-    return list(map(str, words))
+        arguments.append("--resume")
+    return list(map(str, arguments))
 
 
 def find(data: Path, name: str) -> Path:
@@ -140,7 +140,7 @@ def find(data: Path, name: str) -> Path:
 
 
 def run_all(args: argparse.Namespace, environment: dict[str, str]) -> None:
-    """Keep `args.jobs` runs going until none is left or the time is up."""
+    """Run `args.jobs` runs at a time until all are complete or the time is up."""
     end = time.monotonic() + 60 * args.minutes - RESERVED
     (args.output / "logs").mkdir(parents=True, exist_ok=True)
     if "snli" in args.rows:
@@ -148,37 +148,37 @@ def run_all(args: argparse.Namespace, environment: dict[str, str]) -> None:
     waiting = deque(r for r in plan(args.rows, args.seeds) if not is_complete(args.output, r))
     for run in waiting:
         command(run, args, 0)  # exits if a file is missing
-    going: dict[Run, subprocess.Popen[bytes]] = {}
-    failed: Counter[Run] = Counter()
+    running: dict[Run, subprocess.Popen[bytes]] = {}
+    failures: Counter[Run] = Counter()
     try:
-        while waiting or going:
-            while waiting and len(going) < args.jobs:
+        while waiting or running:
+            while waiting and len(running) < args.jobs:
                 run = waiting.popleft()
                 left = (end - time.monotonic()) / 60
                 if left < ROWS[run.row].minutes / 3:
                     print(f"{run.name}: not started, only {left:.1f} minutes left", flush=True)
                     continue
                 with (args.output / "logs" / f"{run.name}.log").open("ab") as log:
-                    going[run] = subprocess.Popen(
+                    running[run] = subprocess.Popen(
                         command(run, args, left), stdout=log, stderr=log, env=environment
                     )
             time.sleep(0.5)
-            for run in [run for run, process in going.items() if process.poll() is not None]:
-                code = going.pop(run).returncode
+            for run in [run for run, process in running.items() if process.poll() is not None]:
+                code = running.pop(run).returncode
                 print(f"{run.name}: {result(args.output, run, code)}", flush=True)
                 (args.output / "table1.md").write_text(f"{table(read_rows(args.output))}\n")
-                failed[run] += code != 0
-                if code != 0 and failed[run] < 2:
+                failures[run] += code != 0
+                if code != 0 and failures[run] < 2:
                     waiting.append(run)
     finally:
-        for process in going.values():
+        for process in running.values():
             process.terminate()
-        for process in going.values():
+        for process in running.values():
             process.wait()
 
 
 def is_complete(output: Path, run: Run) -> bool:
-    """Whether a run has finished."""
+    """Return whether a run is complete."""
     return (output / run.name / "metrics.json").exists()
 
 
@@ -188,55 +188,60 @@ def result(output: Path, run: Run, code: int) -> str:
         log = (output / "logs" / f"{run.name}.log").read_text(errors="replace").strip()
         return f"failed with code {code}: {log.rsplit(chr(10), 1)[-1]:.200}"
     summary = json.loads((output / run.name / "metrics.json").read_text(encoding="utf-8"))
-    scores = {part: next(iter(all_.values())) for part, all_ in summary["scores"].items()}
-    shown = "  ".join(f"{part} {100 * score:.2f}" for part, score in scores.items())
+    shown = "  ".join(
+        f"{split} {100 * next(iter(scores.values())):.2f}"
+        for split, scores in summary["scores"].items()
+    )
     limit = ", hit the time limit" if summary["cut_short"] else ""
     return f"{shown}  {summary['epochs']} epochs in {summary['seconds']:.0f} s{limit}"
 
 
 @contextmanager
-def sharing(environment: dict[str, str]) -> Iterator[dict[str, str]]:
-    """Start NVIDIA's MPS, if it is installed, so that kernels of several processes overlap.
+def start_mps(environment: dict[str, str]) -> Iterator[dict[str, str]]:
+    """Start NVIDIA's MPS server, if it is installed, and yield the environment of its clients.
 
-    Without it, processes take turns on the GPU, and small kernels leave most of it idle.
+    With MPS, kernels of several processes overlap. Without it, processes take turns on the GPU, and
+    small kernels leave most of it idle.
     """
     control = shutil.which("nvidia-cuda-mps-control")
     if control is None:
         yield environment
         return
     probe = ["timeout", "60", sys.executable, "-c", "import torch; torch.ones(1, device='cuda')"]
-    # Not in the folder of the runs: the path of a socket has a length limit.
+    # A temporary folder, because the path of a socket must be short.
     with TemporaryDirectory(prefix="mps-", ignore_cleanup_errors=True) as pipe:
         folders = {"CUDA_MPS_PIPE_DIRECTORY": pipe, "CUDA_MPS_LOG_DIRECTORY": pipe}
-        shared = environment | folders
-        subprocess.run([control, "-d"], env=shared, check=False)
-        works = subprocess.run(probe, env=shared, check=False).returncode == 0
-        print("with MPS" if works else "without MPS", flush=True)
+        mps_environment = environment | folders
+        subprocess.run([control, "-d"], env=mps_environment, check=False)
+        works = subprocess.run(probe, env=mps_environment, check=False).returncode == 0
+        print("MPS is enabled" if works else "MPS does not work; continuing without it", flush=True)
         try:
-            yield shared if works else environment
+            yield mps_environment if works else environment
         finally:
-            subprocess.run([control], input=b"quit\n", env=shared, check=False)
+            subprocess.run([control], input=b"quit\n", env=mps_environment, check=False)
 
 
-def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
+def parse_args(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--vectors", type=Path, help="word vectors for all runs")
-    parser.add_argument("--model", default="en", help="the biLM")
+    parser.add_argument("--model", default="en", help="name or path of the biLM")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=12, help="runs at the same time")
+    parser.add_argument("--jobs", type=int, default=12, help="number of simultaneous runs")
     parser.add_argument(
         "--minutes", type=float, default=25.0, help="time limit for all runs together"
     )
     parser.add_argument("--set", action="append", default=[], help="a setting for all runs")
     parser.add_argument(
-        "--dev-only", action="store_true", help="do not score the test sets, to choose settings"
+        "--dev-only",
+        action="store_true",
+        help="do not evaluate on the test sets; use this to choose settings",
     )
     parser.add_argument("--device", default="cuda")
-    return parser.parse_args(words)
+    return parser.parse_args(arguments)
 
 
 def main() -> None:
@@ -244,8 +249,8 @@ def main() -> None:
     args = parse_args()
     threads = max(1, (os.cpu_count() or 1) // args.jobs)
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
-    with sharing(environment) as shared:
-        run_all(args, shared)
+    with start_mps(environment) as mps_environment:
+        run_all(args, mps_environment)
     print(table(read_rows(args.output)))
 
 

@@ -2,8 +2,8 @@
 
 Run as: python experiments/table1.py RUNS [--plot curves.png]
 
-RUNS holds folders named ROW-baseline-SEED and ROW-elmo-SEED, as in conll2003-elmo-0. The table
-shows test scores. Runs without a test set have a row of their own, marked as dev scores.
+RUNS contains folders named ROW-baseline-SEED and ROW-elmo-SEED, such as conll2003-elmo-0. The table
+shows test scores. Runs without a test set have separate rows, marked as dev scores.
 """
 
 import argparse
@@ -24,13 +24,13 @@ PAPER = {
     "conll2003": ("the same", 90.15, 92.22),
     "sst5": ("the same", 51.4, 54.7),
 }
-"""Data set and test scores of Peters et al. (2018), without and with ELMo, by row."""
+"""Dataset and test scores of Peters et al. (2018), without and with ELMo, by row."""
 
 _PANELS_PER_ROW = 4
 
 
 class Row(NamedTuple):
-    """A data set and the scores of its runs in percent."""
+    """A dataset and the scores of its runs in percent."""
 
     name: str
     baseline: list[float]
@@ -46,8 +46,8 @@ class Row(NamedTuple):
 
 
 def read_rows(folder: Path) -> list[Row]:
-    """Read the scores of all complete runs; rows without both kinds of runs are left out."""
-    scores_of: dict[str, dict[str, list[float]]] = {}
+    """Read the scores of all complete runs. Rows without a baseline or without ELMo are skipped."""
+    scores_by_row: dict[str, dict[str, list[float]]] = {}
     cut_short: Counter[str] = Counter()
     for path in sorted(folder.glob("*/metrics.json")):
         name, kind, _ = path.parent.name.rsplit("-", 2)
@@ -55,11 +55,11 @@ def read_rows(folder: Path) -> list[Row]:
         split = "test" if "test" in summary["scores"] else "dev"
         name += "" if split == "test" else " (dev)"
         score = 100 * summary["scores"][split][get_task(summary["task"]).score_name]
-        scores_of.setdefault(name, {}).setdefault(kind, []).append(score)
+        scores_by_row.setdefault(name, {}).setdefault(kind, []).append(score)
         cut_short[name] += summary["cut_short"]
     return [
         Row(name, kinds["baseline"], kinds["elmo"], cut_short[name])
-        for name, kinds in scores_of.items()
+        for name, kinds in scores_by_row.items()
         if kinds.keys() >= {"baseline", "elmo"}
     ]
 
@@ -73,8 +73,8 @@ def show(scores: list[float]) -> str:
 def table(rows: list[Row]) -> str:
     """Return a Markdown table with the scores next to those of the paper."""
     lines = [
-        "| set | runs | baseline | + ELMo | error reduction "
-        "| paper: set | baseline | + ELMo | error reduction |",
+        "| dataset | runs | baseline | + ELMo | error reduction "
+        "| paper: dataset | baseline | + ELMo | error reduction |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
@@ -91,7 +91,7 @@ def table(rows: list[Row]) -> str:
 
 
 def plot(folder: Path, path: Path) -> None:
-    """Plot dev score over epochs of all complete runs, with one panel per row of the table."""
+    """Plot the dev scores of all complete runs by epoch, with one panel per row of the table."""
     from matplotlib.figure import Figure
 
     runs = [run.parent for run in sorted(folder.glob("*/metrics.json"))]
@@ -116,7 +116,7 @@ def plot(folder: Path, path: Path) -> None:
         panel[name].plot(range(1, len(scores) + 1), scores, color=color, linewidth=1)
         panel[name].set_title(f"{name} ({score})", fontsize=9)
         best.setdefault(name, []).append(max(scores))
-    for name, scores in best.items():  # cut off the first epochs, which would compress the rest
+    for name, scores in best.items():  # hide the low scores of the first epochs
         spread = max(scores) - min(scores)
         panel[name].set_ylim(min(scores) - 1.5 * spread - 1, max(scores) + 0.2 * spread + 0.2)
     figure.supxlabel("epoch", fontsize=9)
