@@ -95,7 +95,7 @@ class Program:
                 return
 
     def fastest(self, scenario: str) -> float:
-        """Return the duration of the fastest call. Programs without a cache have no scenario `new`."""
+        """Return the duration of the fastest call. Without a cache, there is no scenario `new`."""
         return min(self.seconds[scenario] or self.seconds["cached"])
 
 

@@ -62,7 +62,7 @@ class RandomText:
 
 
 class Trainer:
-    """A model, its optimizer and its LSTM states. `step` is the step that is measured."""
+    """A model, its optimizer and its LSTM states. The benchmark measures `step`."""
 
     def __init__(self, config: BiLMConfig, rows: int, graphed: bool) -> None:
         torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""constraints.txt pins the packages of `[dev]`; no test is skipped if one is missing."""
+"""Pinned packages. Oracles: pyproject.toml; the requirements of the installed packages."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""Documentation: code runs and prints the given output; links and names exist."""
+"""Documentation. Oracles: the output of its code; the files, headings and names it refers to."""
 
 import ast
 import doctest

@@ -1,4 +1,4 @@
-"""Dataclasses from mappings. Oracles: dataclasses by hand; messages for invalid values."""
+"""Dataclasses from mappings. Oracle: dataclasses and error messages written by hand."""
 
 from dataclasses import asdict, dataclass, field
 

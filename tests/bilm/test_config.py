@@ -18,8 +18,11 @@ def test_presets_have_the_published_parameter_counts(size: str, millions: float)
 
 
 def test_defaults_are_the_sizes_of_the_paper() -> None:
-    assert BiLMConfig() == BiLMConfig.original()
-    assert BiLMConfig().num_filters == 2048
+    """Section 3.4: two LSTM layers of 4096 units projected to 512; 2048 filters, two highways."""
+    config = BiLMConfig()
+    assert config == BiLMConfig.original()
+    assert (config.num_layers, config.cell_dim, config.dim) == (2, 4096, 512)
+    assert (config.num_filters, config.num_highways) == (2048, 2)
 
 
 @pytest.mark.parametrize(

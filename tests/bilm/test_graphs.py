@@ -1,4 +1,4 @@
-"""Captured CUDA graphs. Oracle: the same function without a graph. Captures are stubs on a CPU."""
+"""Captured CUDA graphs. Oracle: the function without a graph. On a CPU, captures are stubs."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The training objective. Oracles: losses and Adagrad in NumPy; one long window for two short."""
+"""The training objective. Oracles: losses and Adagrad in NumPy; invariants."""
 
 import numpy as np
 import pytest

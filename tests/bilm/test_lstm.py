@@ -1,4 +1,4 @@
-"""The projected LSTM. Oracles: torch.nn.LSTM(proj_size); NumPy for clipping, which it lacks."""
+"""The projected LSTM. Oracles: torch.nn.LSTM(proj_size); an LSTM in NumPy for clipping."""
 
 import numpy as np
 import pytest

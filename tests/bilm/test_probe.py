@@ -1,4 +1,4 @@
-"""Probing a device for kernels. Oracle: without any of their requirements, they are unusable."""
+"""Whether kernels are usable. Oracle: a device that lacks one requirement at a time."""
 
 import sys
 import warnings

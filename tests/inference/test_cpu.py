@@ -1,4 +1,4 @@
-"""Memory and matrix products of the CPU engine; test_engines.py tests its vectors."""
+"""Memory and matrix products of the CPU engine. Oracles: counts by hand; the plain biLM."""
 
 import copy
 import weakref
@@ -80,8 +80,8 @@ def test_first_layer_multiplies_each_distinct_word_once(
         layers = engine.run(case.table, *case.without_boundaries(), start)
         hook.remove()
         torch.testing.assert_close(layers, expected, rtol=0, atol=2e-6)
-        # Tokens of each step: a is a; rose it; is; a; rose. A product has up to `max_rows` tokens
-        # of whole steps, and one row per distinct word.
+        # Tokens of each step: a is a; rose it; is; a; rose. A product covers one step, or several
+        # steps with up to `max_rows` tokens, and has one row per distinct word.
         assert rows == products
 
 
