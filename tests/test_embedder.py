@@ -432,7 +432,7 @@ def test_packed_model_can_be_copied(saved: Path, make_copy) -> None:
 
 
 class _Table(dict[str, list[str]]):
-    """Iterates over the names of its columns, as a data frame does."""
+    """A stub of a data frame, which iterates over the names of its columns."""
 
     columns = ("id", "text")
 
@@ -443,7 +443,7 @@ def test_embed_rejects_tables(embedder: Embedder, table: object) -> None:
         embedder.embed(table)
 
 
-def test_a_sentence_vector_has_one_layer(embedder: Embedder) -> None:
+def test_sentence_vectors_of_all_layers_are_rejected(embedder: Embedder) -> None:
     with pytest.raises(InputError, match="top, average or a number"):
         embedder.sentence_vectors([["bank"]], layers="all")
 

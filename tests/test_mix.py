@@ -240,8 +240,8 @@ def test_pooling_ignores_padding() -> None:
     assert max_pool(vectors[:, :0], mask[:, :0]).tolist() == [[0, 0], [0, 0]]
 
 
-def test_elmo_explains_what_it_takes() -> None:
-    """In a process of its own: in this one, beartype checks the arguments first."""
+def test_elmo_errors_name_the_accepted_arguments() -> None:
+    """Runs in a new process, because beartype checks the arguments first in this one."""
     program = """if True:
         import elmore
         bilm = elmore.BiLM(elmore.BiLMConfig.tiny())
@@ -253,8 +253,8 @@ def test_elmo_explains_what_it_takes() -> None:
                 print(error)
     """
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    first, second = done.stdout.splitlines()
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    first, second = result.stdout.splitlines()
     assert "got Embedder" in first
     assert "`embedder.bilm`" in first
     assert "elmo(elmore.encode_sentences(sentences))" in second

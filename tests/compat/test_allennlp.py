@@ -289,7 +289,7 @@ def test_mixes_are_loaded_from_an_allennlp_checkpoint(release: Release) -> None:
         assert mix.w.tolist() == [1 + n, 2 + n, 3 + n]
 
 
-def test_scalar_mixes_have_allennlp_names(release: Release) -> None:
+def test_scalar_mixes_can_be_accessed_by_their_allennlp_names(release: Release) -> None:
     elmo = Elmo(release.options_file, release.weights_file, 2)
     with torch.no_grad():
         elmo.elmo.mixes[1].w.copy_(torch.tensor([1.0, 2.0, 3.0]))
@@ -300,7 +300,7 @@ def test_scalar_mixes_have_allennlp_names(release: Release) -> None:
         _ = elmo.scalar_mix_2
 
 
-def test_token_embedder_is_one_projected_mix(release: Release) -> None:
+def test_token_embedder_equals_a_projected_elmo(release: Release) -> None:
     """Oracle: `Elmo` with the same files, and the projection by `torch.nn.functional.linear`."""
     files = release.options_file, release.weights_file
     ids = batch_to_ids([["the", "bank"], ["a"]])
@@ -313,15 +313,15 @@ def test_token_embedder_is_one_projected_mix(release: Release) -> None:
     assert (plain.get_output_dim(), projected.get_output_dim()) == (expected.shape[-1], 5)
 
 
-@pytest.mark.parametrize("make", [Elmo, ElmoEmbedder, ElmoTokenEmbedder])
-def test_files_that_allennlp_would_download(make) -> None:
+@pytest.mark.parametrize("constructor", [Elmo, ElmoEmbedder, ElmoTokenEmbedder])
+def test_urls_and_missing_paths_are_rejected(constructor) -> None:
     with pytest.raises(InputError, match="download the two files and pass their paths"):
-        make()
+        constructor()
     with pytest.raises(InputError, match="is a URL; download the file first"):
-        make("https://example.org/options.json", "https://example.org/weights.hdf5")
+        constructor("https://example.org/options.json", "https://example.org/weights.hdf5")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
-def test_a_missing_gpu_is_an_error(release: Release) -> None:
+def test_missing_gpu_is_rejected(release: Release) -> None:
     with pytest.raises(InputError, match="PyTorch finds 0 GPUs"):
         ElmoEmbedder(release.options_file, release.weights_file, cuda_device=0)

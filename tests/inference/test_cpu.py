@@ -71,9 +71,9 @@ def test_first_layer_multiplies_each_distinct_word_once(
     start = engine.start_state(case.table[:2])
     expected = case.words_of(case.expected()[0])
     row = 4 * bilm.config.cell_dim * 4  # bytes
-    for max_rows, products in ((9, [4]), (3, [4, 2]), (1, [2, 2, 2, 1])):
+    for max_tokens, products in ((18, [4]), (6, [4, 2]), (2, [2, 2, 2, 1])):
         rows: list[int] = []
-        monkeypatch.setattr(cpu, "_GATE_BYTES", max_rows * row)
+        monkeypatch.setattr(cpu, "_GATE_BYTES", max_tokens // 2 * row)  # half are distinct words
         hook = engine._forward[0]._input.register_forward_hook(
             lambda _, args, __, rows=rows: rows.append(len(args[0]))
         )
@@ -81,7 +81,7 @@ def test_first_layer_multiplies_each_distinct_word_once(
         hook.remove()
         torch.testing.assert_close(layers, expected, rtol=0, atol=2e-6)
         # Tokens of each step: a is a; rose it; is; a; rose. A product covers one step, or several
-        # steps with up to `max_rows` tokens, and has one row per distinct word.
+        # steps with up to `max_tokens` tokens, and has one row per distinct word.
         assert rows == products
 
 

@@ -12,7 +12,7 @@ lengths_of_sentences = st.lists(st.integers(0, 40), min_size=1, max_size=60)
 
 
 def lay_out_tokens(layout: Layout) -> np.ndarray:
-    """Return the token, numbered from 1, that is read at each step; 0 at padding: (T, 2, B)."""
+    """Return the number of the token at each step, from 1, and 0 for padding: (T, 2, B)."""
     tokens = np.zeros(layout.starts.shape, dtype=np.int64)
     for d in range(2):
         assert not tokens[layout.step[d], d, layout.row].any()
