@@ -1,10 +1,12 @@
 """Atomic writes. Oracle: the content before the write."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from elmore.atomic import atomic_file, atomic_folder, refuse_existing
+from elmore.atomic import atomic_file, atomic_folder, lock, refuse_existing
 from elmore.errors import InputError
 
 
@@ -61,3 +63,31 @@ def test_only_empty_folders_may_be_replaced_without_overwrite(tmp_path: Path) ->
     refuse_existing(tmp_path / "f", overwrite=True)
     with pytest.raises(InputError, match="f exists already"):
         refuse_existing(tmp_path / "f", overwrite=False)
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from elmore.atomic import lock
+with lock(Path(sys.argv[1])):
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_lock_refuses_other_processes_until_it_is_released(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "run"
+    for kill in (False, True):
+        with subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(path)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        ) as holder:  # fmt: skip
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "locked\n"
+            with pytest.raises(InputError, match="another process is writing to"), lock(path):
+                pass
+            if kill:
+                holder.kill()
+        with lock(path), pytest.raises(InputError, match="another process"), lock(path):
+            pass
+        assert names(tmp_path / "deep") == set()

@@ -7,8 +7,10 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from elmore.errors import InputError
 
@@ -20,6 +22,29 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
             f"{path} exists already. Choose another name, or use the overwrite option to replace "
             "it."
         )
+
+
+@contextmanager
+def lock(path: Path) -> Iterator[None]:
+    """Keep other processes from writing to `path`, which need not exist.
+
+    Raises:
+        InputError: If another process has locked it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.with_name(f".{path.name}.lock")
+    try:
+        with FileLock(file, timeout=0):
+            try:
+                yield
+            finally:
+                with suppress(OSError):  # Windows does not delete open files
+                    file.unlink()
+    except Timeout:
+        raise InputError(
+            f"another process is writing to {path}. Wait until it has finished, or choose another "
+            "name."
+        ) from None
 
 
 @contextmanager
