@@ -18,6 +18,7 @@ from torch import Tensor
 from elmore.atomic import atomic_folder, refuse_existing
 from elmore.bilm.model import BiLM
 from elmore.checkpoint.directory import write_directory
+from elmore.checkpoint.hash import hash_weights
 from elmore.checkpoint.pretrained import Pretrained, read_pretrained
 from elmore.errors import InputError
 from elmore.inference import new_engine
@@ -115,6 +116,7 @@ class Embedder:
         self.config = read.bilm.config
         self.vocabulary = read.vocabulary
         self.provenance = provenance or read.provenance
+        self.weights_hash = read.weights_hash
         self._encode_words: EncodeWords
         if self.config.vocab_size is None:
             self._encode_words = partial(encode_words, width=self.config.max_characters)
@@ -143,8 +145,9 @@ class Embedder:
     def refresh(self) -> None:
         """Take the current weights of `bilm`, or read its files again if it was never used."""
         source = self._source
-        bilm = copy.deepcopy(source) if isinstance(source, BiLM) else source().bilm
-        self._runner = self._new_runner(bilm)
+        read = _copy(source, self.vocabulary) if isinstance(source, BiLM) else source()
+        self.weights_hash = read.weights_hash
+        self._runner = self._new_runner(read.bilm)
 
     def __repr__(self) -> str:
         return (
@@ -301,7 +304,7 @@ class Embedder:
 
 
 def _copy(bilm: BiLM, vocabulary: Vocabulary | None) -> Pretrained:
-    return Pretrained(copy.deepcopy(bilm), vocabulary, {})
+    return Pretrained(copy.deepcopy(bilm), vocabulary, {}, None, hash_weights(bilm.state_dict()))
 
 
 def _check_iterable(sentences: object) -> None:

@@ -1,15 +1,38 @@
-"""Frozen dataclasses from JSON or TOML, with errors that name the setting and what it accepts."""
+"""JSON files, and frozen dataclasses from JSON or TOML, with errors that say what is accepted."""
 
 import difflib
+import json
 import math
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from elmore.errors import InputError
 
 T = TypeVar("T")
+
+
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """Read a JSON object from a file.
+
+    Args:
+        path: The file.
+        what: The expected contents, for error messages.
+
+    Raises:
+        InputError: If the file does not exist or is not a JSON object.
+    """
+    if not path.is_file():  # reading a named pipe would wait for a writer
+        raise InputError(f"{path}: no such file; expected {what}")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # not only JSONDecodeError: huge integers
+        raise InputError(f"{path} is not JSON ({error}); expected {what}") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path} is not a JSON object; expected {what}")
+    return values
 
 
 def from_mapping(cls: type[T], values: object, where: str) -> T:

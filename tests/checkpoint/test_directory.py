@@ -117,7 +117,7 @@ def test_missing_weight_file_is_rejected(directory: Path) -> None:
         ({"activation": "gelu"}, "activation: expected 'relu' or 'tanh', got 'gelu'"),
         ({"filters": [[1, 2, 3]]}, "filters: expected"),
         ({"filters": 7}, "filters: expected"),
-        ({"num_layers": 0}, "num_layers must be at least 1"),
+        ({"num_layers": 0}, "num_layers must be from 1"),
         ({"cell_dim": 64}, "has shape"),
         ({"num_layers": 3}, r"missing weights \(8\)"),
         ({"num_layers": 1}, r"unexpected weights \(8\)"),
@@ -132,7 +132,7 @@ def test_invalid_config_is_rejected(directory: Path, changes: dict, message: str
 @pytest.mark.parametrize("text", ["{", "[]", '{"a": 1}'])
 def test_config_of_another_program_is_rejected(directory: Path, text: str) -> None:
     (directory / "config.json").write_text(text)
-    with pytest.raises(InputError, match=r"is not JSON|does not describe a biLM"):
+    with pytest.raises(InputError, match=r"is not (a )?JSON|does not describe a biLM"):
         read_directory(directory)
 
 
@@ -179,7 +179,7 @@ def test_int8_softmax_is_restored_within_the_rounding_error(bilm: BiLM, tmp_path
     )
     stored = load_file(tmp_path / "m" / "softmax.safetensors")
     assert stored["weight"].dtype == torch.int8
-    loaded = read_softmax(tmp_path / "m", vocabulary, bilm.config.dim)
+    loaded = read_softmax(tmp_path / "m", 5, bilm.config.dim)
     largest = softmax.weight.abs().amax(dim=1)
     # The rounding error is at most half of the row's scale, which is largest / 127.
     assert torch.all((loaded.weight - softmax.weight).abs().amax(dim=1) <= largest / 253)

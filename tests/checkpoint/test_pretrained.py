@@ -117,7 +117,7 @@ def test_invalid_models_are_rejected(release: Release, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a readable archive"):
         load(escaping)
     shutil.copy(release.weights_file, release.weights_file.with_name("other.hdf5"))
-    with pytest.raises(InputError, match="several weight files"):
+    with pytest.raises(InputError, match="several models"):
         load(release.weights_file.parent)
     release.options_file.unlink()
     with pytest.raises(InputError, match=r"no options.json next to these weights"):
@@ -127,3 +127,20 @@ def test_invalid_models_are_rejected(release: Release, tmp_path: Path) -> None:
 def test_vocabulary_next_to_a_character_model_is_ignored(release: Release) -> None:
     release.weights_file.with_name("vocab.txt").write_text("not a valid vocabulary")
     assert vectors(release.weights_file).shape == (3, 5, 12)
+
+
+def test_arguments_without_a_use_are_rejected(release: Release, tmp_path: Path) -> None:
+    write_directory(read_hdf5(release.weights_file, release.options_file), tmp_path / "own")
+    with pytest.raises(InputError, match=r"has its own config.json; options is for HDF5 weights"):
+        load(tmp_path / "own", options=tmp_path / "nope.json")
+    with pytest.raises(InputError, match=r"nope.txt: this model reads characters"):
+        load(tmp_path / "own", vocab=tmp_path / "nope.txt")
+
+
+def test_a_folder_of_several_models_is_rejected(release: Release, tmp_path: Path) -> None:
+    bilm = read_hdf5(release.weights_file, release.options_file)
+    write_directory(bilm, tmp_path / "runs" / "a")
+    assert read_pretrained(tmp_path / "runs").bilm.config == bilm.config
+    write_directory(bilm, tmp_path / "runs" / "b")
+    with pytest.raises(InputError, match=r"runs contains several models \(a, b\); pass the path"):
+        load(tmp_path / "runs")

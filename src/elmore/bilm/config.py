@@ -1,11 +1,24 @@
 """Architecture and sizes of a biLM."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 from elmore.errors import InputError
 
 Activation = Literal["relu", "tanh"]
+
+_MAX_DIM, _MAX_LAYERS = 2**16, 100
+_RANGES = {
+    "vocab_size": (3, 10**8),  # with <S>, </S> and <UNK>
+    "max_characters": (3, 10_000),  # with two word markers
+    "char_dim": (1, _MAX_DIM),
+    "num_highways": (0, _MAX_LAYERS),
+    "dim": (1, _MAX_DIM),
+    "cell_dim": (1, _MAX_DIM),
+    "num_layers": (1, _MAX_LAYERS),
+}
+"""Smallest and largest values. The bounds reject a damaged file before memory is allocated."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,22 +73,15 @@ class BiLMConfig:
     """Dropout rate on the input of each LSTM layer and of the softmax, in training."""
 
     def __post_init__(self) -> None:
-        for name in ("char_dim", "dim", "cell_dim", "num_layers"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.vocab_size is not None and self.vocab_size < 3:
+        for name, (minimum, maximum) in _RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not minimum <= value <= maximum:
+                raise InputError(f"{name} must be from {minimum} to {maximum:,}, got {value}")
+        if not 1 <= len(self.filters) <= _MAX_LAYERS or self.num_filters > _MAX_DIM:
             raise InputError(
-                f"vocab_size must be at least 3 (<S>, </S>, <UNK>), got {self.vocab_size}"
+                f"filters must be 1 to {_MAX_LAYERS} (width, count) pairs, with counts that sum to "
+                f"{_MAX_DIM:,} at most"
             )
-        if self.num_highways < 0:
-            raise InputError(f"num_highways must not be negative, got {self.num_highways}")
-        if self.max_characters < 3:
-            raise InputError(
-                "max_characters must be at least 3 (a byte between two word markers), "
-                f"got {self.max_characters}"
-            )
-        if not self.filters:
-            raise InputError("filters must hold at least one (width, count) pair")
         for width, count in self.filters:
             if not (1 <= width <= self.max_characters and count >= 1):
                 raise InputError(
@@ -88,7 +94,7 @@ class BiLMConfig:
             raise InputError(f"dropout must lie in [0, 1), got {self.dropout}")
         for name in ("cell_clip", "projection_clip"):
             clip = getattr(self, name)
-            if clip is not None and clip <= 0:
+            if clip is not None and not 0 < clip < math.inf:
                 raise InputError(f"{name} must be positive or None, got {clip}")
         if not self.project_cells and self.cell_dim != self.dim:
             raise InputError(

@@ -8,12 +8,18 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from elmore.checkpoint.hash import hash_weights
 from elmore.errors import InputError
 
 M = TypeVar("M", bound=nn.Module)
 
 
-def build(new: Callable[[], M], weights: Iterable[tuple[str, Tensor]], where: str) -> M:
+def build(
+    new: Callable[[], M],
+    weights: Iterable[tuple[str, Tensor]],
+    where: str,
+    expected_hash: str | None = None,
+) -> M:
     """Return a module in evaluation mode with the given weights, as float32.
 
     Args:
@@ -21,9 +27,10 @@ def build(new: Callable[[], M], weights: Iterable[tuple[str, Tensor]], where: st
         weights: Names and values of its state dict. An iterator that reads one tensor at a time
             avoids having the file and the model in memory together.
         where: Start of every error message: a file name, for example.
+        expected_hash: The result of `hash_weights` when the weights were written, if known.
 
     Raises:
-        InputError: If a weight is missing, unexpected or of the wrong shape.
+        InputError: If a weight is missing, unexpected, damaged, of the wrong shape or not finite.
     """
     with on_meta_device():
         module = new()
@@ -41,6 +48,8 @@ def build(new: Callable[[], M], weights: Iterable[tuple[str, Tensor]], where: st
         else:
             # A copy, because a memory-mapped tensor may be unaligned, which changes rounding.
             state[name] = value.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
+            if not torch.stack(state[name].aminmax()).isfinite().all():
+                raise InputError(f"{where}: {name} has values that are NaN or infinite")
     missing = expected.keys() - state.keys()
     for problem, names in (("missing", missing), ("unexpected", unexpected)):
         if names:
@@ -49,6 +58,11 @@ def build(new: Callable[[], M], weights: Iterable[tuple[str, Tensor]], where: st
                 f"{where} does not match its configuration; {problem} weights ({len(names)}): "
                 f"{shown}"
             )
+    if expected_hash is not None and hash_weights(state) != expected_hash:
+        raise InputError(
+            f"{where} is damaged: its weights differ from those that elmore wrote. Copy or convert "
+            "it again."
+        )
     module.load_state_dict(state, assign=True)
     return module.eval()
 

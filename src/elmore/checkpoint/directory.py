@@ -24,8 +24,9 @@ from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.bilm.softmax import Softmax
 from elmore.checkpoint.build import build
+from elmore.checkpoint.hash import hash_weights
 from elmore.errors import InputError
-from elmore.schema import from_mapping
+from elmore.schema import from_mapping, read_json
 from elmore.text.vocabulary import Vocabulary
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -67,19 +68,23 @@ def write_directory(
             split.
     """
     refuse_existing(path / CONFIG, overwrite=False)
-    for name, tensors in _shards(_state_dict(bilm, dtype), max_file_bytes):
-        save_tensors(tensors, path / name)
-    if softmax is not None:
-        save_tensors(_softmax_state_dict(softmax, softmax_dtype or dtype), path / SOFTMAX)
-    if vocabulary is not None:
-        with atomic_file(path / VOCABULARY) as temporary:
-            vocabulary.write(temporary)
     config = {
         "model_type": MODEL_TYPE,
         "elmore_version": elmore.__version__,
         "bilm": asdict(bilm.config),
         "provenance": dict(provenance or {}),
     }
+    state = _state_dict(bilm, dtype)
+    config["weights_hash"] = hash_weights(state)
+    for name, tensors in _shards(state, max_file_bytes):
+        save_tensors(tensors, path / name)
+    if softmax is not None:
+        state = _softmax_state_dict(softmax, softmax_dtype or dtype)
+        config["softmax_hash"] = hash_weights(_dequantize(state))
+        save_tensors(state, path / SOFTMAX)
+    if vocabulary is not None:
+        with atomic_file(path / VOCABULARY) as temporary:
+            vocabulary.write(temporary)
     with atomic_file(path / CONFIG) as temporary:
         text = json.dumps(config, indent=2, ensure_ascii=False)
         temporary.write_text(text + "\n", encoding="utf-8")
@@ -93,7 +98,7 @@ def _state_dict(module: nn.Module, dtype: str) -> dict[str, Tensor]:
 
 
 def _softmax_state_dict(softmax: Softmax, dtype: SoftmaxDtype) -> dict[str, Tensor]:
-    """Return the weights to store; int8 weights have one scale per row."""
+    """Return the weights to store; int8 weights have one scale per row, see `_dequantize`."""
     if dtype != "int8":
         return _state_dict(softmax, dtype)
     weight = softmax.weight.detach().cpu()
@@ -104,6 +109,13 @@ def _softmax_state_dict(softmax: Softmax, dtype: SoftmaxDtype) -> dict[str, Tens
         "weight": (weight / scale).round().to(torch.int8),
         _SCALE: scale[:, 0],
     }
+
+
+def _dequantize(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the softmax weights as floating-point numbers."""
+    if _SCALE not in state:
+        return state
+    return {"weight": state["weight"] * state[_SCALE].float()[:, None], "bias": state["bias"]}
 
 
 def _shards(
@@ -143,7 +155,7 @@ def read_directory(path: Path) -> BiLM:
     settings = read_config(path)
     weights = chain.from_iterable(map(_read_tensors, _weight_files(path)))
     config = from_mapping(BiLMConfig, settings["bilm"], f"{path / CONFIG}: bilm")
-    return build(partial(BiLM, config), weights, str(path / WEIGHTS))
+    return build(partial(BiLM, config), weights, str(path / WEIGHTS), settings.get("weights_hash"))
 
 
 def _weight_files(path: Path) -> list[Path]:
@@ -158,17 +170,18 @@ def _weight_files(path: Path) -> list[Path]:
     return shards
 
 
-def read_softmax(path: Path, vocabulary: Vocabulary, dim: int) -> Softmax:
+def read_softmax(path: Path, vocab_size: int, dim: int) -> Softmax:
     """Load the softmax of a language model from its checkpoint directory."""
-    state = dict(_read_tensors(path / SOFTMAX))
-    if _SCALE in state:
-        state["weight"] = state["weight"] * state.pop(_SCALE).float()[:, None]
-    new = partial(Softmax, dim=dim, vocab_size=len(vocabulary))
-    return build(new, state.items(), str(path / SOFTMAX))
+    state = _dequantize(dict(_read_tensors(path / SOFTMAX)))
+    new = partial(Softmax, dim=dim, vocab_size=vocab_size)
+    expected_hash = read_config(path).get("softmax_hash")
+    return build(new, state.items(), str(path / SOFTMAX), expected_hash)
 
 
 def _read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors of a safetensors file one at a time."""
+    if not path.is_file():  # reading a named pipe would wait for a writer
+        raise InputError(f"{path.parent} contains no {path.name}; expected it next to {CONFIG}")
     try:
         with safe_open(path, "pt") as file:
             names = list(file.keys())
@@ -176,10 +189,6 @@ def _read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
             # Reopened for each tensor: pages that were read count as memory until the file closes.
             with safe_open(path, "pt") as file:
                 yield name, file.get_tensor(name)
-    except FileNotFoundError:
-        raise InputError(
-            f"{path.parent} contains no {path.name}; expected it next to {CONFIG}"
-        ) from None
     except SafetensorError as error:
         raise InputError(
             f"{path} is not a complete safetensors file ({error}). Copy or convert it again."
@@ -188,14 +197,8 @@ def _read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
 
 def read_config(path: Path) -> dict[str, Any]:
     """Read config.json: the configuration is under `bilm`, the origin under `provenance`."""
-    file = path / CONFIG
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} is not JSON ({error})") from error
-    if not isinstance(config, dict) or "bilm" not in config:
-        raise InputError(
-            f"{file} does not describe a biLM; expected a directory written by `elmore convert` "
-            "or `elmore pretrain`"
-        )
+    what = "a directory written by `elmore convert` or `elmore pretrain`"
+    config = read_json(path / CONFIG, what)
+    if "bilm" not in config:
+        raise InputError(f"{path / CONFIG} does not describe a biLM; expected {what}")
     return config

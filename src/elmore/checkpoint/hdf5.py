@@ -6,6 +6,7 @@ parameters of `BiLM`.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -20,7 +21,9 @@ from elmore.atomic import atomic_file
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.checkpoint.build import build, on_meta_device
+from elmore.checkpoint.hash import hash_weights
 from elmore.errors import InputError
+from elmore.schema import read_json
 from elmore.text.characters import NUM_CHARACTERS
 
 
@@ -117,6 +120,9 @@ def rules(config: BiLMConfig, cell: str) -> Iterator[Rule]:
 CELL = "MultiRNNCell/Cell{}/LSTMCell"
 ONLY_CELL = "LSTMCell"
 """HDF5 path of the cell in a one-layer model written by bilm-tf, which cannot read it itself."""
+_MAX_COMPRESSION = 100
+HASH = "elmore_weights_hash"
+"""HDF5 attribute of weights that elmore has written: the result of `hash_weights`."""
 
 
 def read_hdf5(weights: Path, options: Path) -> BiLM:
@@ -125,25 +131,41 @@ def read_hdf5(weights: Path, options: Path) -> BiLM:
     Raises:
         InputError: If a file is missing or damaged, or the two do not match.
     """
+    settings = read_json(options, "ELMo's options.json")
+    if not weights.is_file():  # reading a named pipe would wait for a writer
+        raise InputError(f"{weights}: no such file; expected HDF5 weights")
     try:
-        file = h5py.File(weights)
-    except FileNotFoundError:
-        raise InputError(f"{weights}: no such file; expected HDF5 weights") from None
-    except OSError as error:
+        with h5py.File(weights) as file:
+            return _read_bilm(file, settings, options)
+    except InputError:
+        raise
+    except (OSError, RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
             f"{weights} is not a readable HDF5 file ({error}). Was it downloaded completely?"
         ) from error
-    with file:
-        cell = CELL if "RNN_0/RNN/MultiRNNCell" in file else ONLY_CELL
-        config = read_options(options, file, cell)
-        mapping = list(rules(config, cell))
-        missing = [rule.theirs for rule in mapping if rule.theirs not in file]
-        if missing:
-            raise InputError(
-                f"{weights} lacks {len(missing)} of the {len(mapping)} weights that {options} "
-                f"requires, such as {missing[0]!r}. Do the two files belong together?"
-            )
-        return build(partial(BiLM, config), _read_weights(file, mapping, config), str(weights))
+
+
+def _read_bilm(file: h5py.File, settings: Mapping[str, Any], options: Path) -> BiLM:
+    def find_link(name: bytes, link: Any) -> bytes | None:
+        return None if link.type == h5py.h5l.TYPE_HARD else name
+
+    if link := file.id.links.visit(find_link, info=True):  # it may lead to another file
+        raise InputError(f"{file.filename}: {link.decode()} is a link; expected ELMo weights")
+    cell = CELL if "RNN_0/RNN/MultiRNNCell" in file else ONLY_CELL
+    config = config_from_options(settings, options, file, cell)
+    mapping = list(rules(config, cell))
+    missing = [rule.theirs for rule in mapping if rule.theirs not in file]
+    if missing:
+        raise InputError(
+            f"{file.filename} lacks {len(missing)} of the {len(mapping)} weights that {options} "
+            f"requires, such as {missing[0]!r}. Do the two files belong together?"
+        )
+    return build(
+        partial(BiLM, config),
+        _read_weights(file, mapping, config),
+        file.filename,
+        file.attrs.get(HASH),
+    )
 
 
 def _read_weights(
@@ -153,31 +175,40 @@ def _read_weights(
     with on_meta_device():
         expected = BiLM(config).state_dict()
     for rule in mapping:
-        shape = rule.write(*(expected[name] for name in rule.ours)).shape
-        value = torch.from_numpy(file[rule.theirs][...].astype(np.float32, copy=False))
-        if rule.theirs == "char_embed" and len(value) == NUM_CHARACTERS and not value[0].any():
-            value = value[1:]  # this file has a row for the padding id
-        if value.shape != shape:
+        dataset = file[rule.theirs]
+        shape = tuple(rule.write(*(expected[name] for name in rule.ours)).shape)
+        has_padding = rule.theirs == "char_embed" and len(dataset) == NUM_CHARACTERS
+        if dataset.shape != ((NUM_CHARACTERS, *shape[1:]) if has_padding else shape):
             raise InputError(
-                f"{file.filename}: {rule.theirs} has shape {tuple(value.shape)}; its options file "
-                f"requires {tuple(shape)}. Do the two files belong together?"
+                f"{file.filename}: {rule.theirs} has shape {dataset.shape}; its options file "
+                f"requires {shape}. Do the two files belong together?"
             )
+        # Values that are not in this file: those of other files, and fill values.
+        not_stored = dataset.nbytes > _MAX_COMPRESSION * dataset.id.get_storage_size()
+        if dataset.dtype.kind != "f" or dataset.external or dataset.is_virtual or not_stored:
+            raise InputError(
+                f"{file.filename}: {rule.theirs} does not contain floating-point numbers; expected "
+                "ELMo weights"
+            )
+        value = torch.from_numpy(dataset[...].astype(np.float32, copy=False))
+        if has_padding:  # a row for the padding id
+            if value[0].any():
+                raise InputError(f"{file.filename}: expected 0 in the first row of {rule.theirs}")
+            value = value[1:]
         yield from zip(rule.ours, rule.read(value), strict=True)
 
 
-def read_options(path: Path, file: Mapping[str, Any], cell: str) -> BiLMConfig:
+def config_from_options(
+    options: Mapping[str, Any], path: Path, file: Mapping[str, Any], cell: str
+) -> BiLMConfig:
     """Convert options.json to a configuration; unknown keys are ignored.
 
     Whether the model has projections is not in the options, so it is read from the weights.
 
     Raises:
-        InputError: If it is not the options file of a bidirectional ELMo model.
+        InputError: If these are not the options of a bidirectional ELMo model.
     """
-    try:
-        options = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not JSON ({error}); expected ELMo's options.json") from error
-    if not isinstance(options, dict) or not isinstance(options.get("lstm"), dict):
+    if not isinstance(options.get("lstm"), dict):
         raise InputError(f"{path} has no section 'lstm'; expected ELMo's options.json")
     if options.get("bidirectional") is False:
         raise InputError(f"{path} describes a forward language model; expected a bidirectional one")
@@ -215,35 +246,40 @@ def read_options(path: Path, file: Mapping[str, Any], cell: str) -> BiLMConfig:
         )
     except KeyError as error:
         raise InputError(f"{path}: the key {error} is missing; expected ELMo options") from error
-    except (TypeError, ValueError) as error:
+    except (AttributeError, OverflowError, TypeError, ValueError) as error:
         raise InputError(f"{path}: {error}") from error
 
 
 def write_hdf5(bilm: BiLM, weights: Path, options: Path) -> None:
     """Write HDF5 weights and options.json that AllenNLP and bilm-tf can read."""
-    state = {name: value.detach().float().cpu() for name, value in bilm.state_dict().items()}
+    config, state = _with_all_projections(bilm)
+    read_back: dict[str, Tensor] = {}
     text = json.dumps(options_from_config(bilm.config), indent=2) + "\n"
     # Nested, so that a failure leaves neither file behind.
     with atomic_file(options) as temporary_options, atomic_file(weights) as temporary:
         temporary_options.write_text(text, encoding="utf-8")
         # Built in memory, because the HDF5 library crashes if the disk becomes full.
         with h5py.File("weights", "w", driver="core", backing_store=False) as file:
-            for rule in rules(bilm.config, CELL):
-                file[rule.theirs] = rule.write(*(state[name] for name in rule.ours)).numpy()
-            _add_identity_projections(file, bilm.config)
+            for rule in rules(config, CELL):
+                value = rule.write(*(state[name] for name in rule.ours))
+                file[rule.theirs] = value.numpy()
+                read_back.update(zip(rule.ours, rule.read(value), strict=True))
+            file.attrs[HASH] = hash_weights(read_back)  # the biases are rounded
             file.flush()
             temporary.write_bytes(file.id.get_file_image())
 
 
-def _add_identity_projections(file: h5py.File, config: BiLMConfig) -> None:
-    """Write identities for the projections that the model lacks, because AllenNLP requires them."""
-    identity = np.eye(config.dim, dtype=np.float32)
+def _with_all_projections(bilm: BiLM) -> tuple[BiLMConfig, dict[str, Tensor]]:
+    """Replace projections that the model lacks by identities, because AllenNLP requires them."""
+    config = bilm.config
+    state = {name: value.detach().float().cpu() for name, value in bilm.state_dict().items()}
     if config.vocab_size is None and not config.project_filters:
-        file["CNN_proj/W_proj"] = identity
-        file["CNN_proj/b_proj"] = np.zeros(config.dim, dtype=np.float32)
+        state["encode.project.weight"] = torch.eye(config.dim)
+        state["encode.project.bias"] = torch.zeros(config.dim)
     if not config.project_cells:
-        for direction, n in product(range(2), range(config.num_layers)):
-            file[f"RNN_{direction}/RNN/{CELL.format(n)}/W_P_0"] = identity
+        for lstms, n in product(("forward_lstms", "backward_lstms"), range(config.num_layers)):
+            state[f"{lstms}.{n}.project.weight"] = torch.eye(config.dim)
+    return replace(config, project_filters=True, project_cells=True), state
 
 
 def options_from_config(config: BiLMConfig) -> dict[str, Any]:

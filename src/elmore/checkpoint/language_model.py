@@ -23,10 +23,11 @@ def read_language_model(path: Path) -> SavedLanguageModel:
     Raises:
         InputError: If there is no model, or the model has no softmax.
     """
-    bilm, vocabulary, provenance, softmax = read_pretrained(path, with_softmax=True)
-    if softmax is None or vocabulary is None:
+    saved = read_pretrained(path, with_softmax=True)
+    if saved.softmax is None or saved.vocabulary is None:
         raise InputError(
             f"{path} is not a language model, because it has no softmax; expected a directory "
             "written by `elmore pretrain` or `elmore finetune`"
         )
-    return SavedLanguageModel(LanguageModel(bilm, softmax).eval(), vocabulary, provenance)
+    model = LanguageModel(saved.bilm, saved.softmax).eval()
+    return SavedLanguageModel(model, saved.vocabulary, saved.provenance)

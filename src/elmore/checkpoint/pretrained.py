@@ -1,6 +1,5 @@
 """Load a biLM from a checkpoint directory, released files, an archive, or a model name."""
 
-import shutil
 import tarfile
 import tempfile
 import zipfile
@@ -22,6 +21,7 @@ from elmore.checkpoint.directory import (
     read_directory,
     read_softmax,
 )
+from elmore.checkpoint.hash import hash_weights
 from elmore.errors import InputError
 from elmore.text.vocabulary import Vocabulary
 
@@ -34,13 +34,16 @@ CARD = "README.md"
 _WEIGHTS = (".hdf5", ".h5")
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 _ARCHIVE_ERRORS = (
-    shutil.ReadError,
     EOFError,
+    OSError,
+    RuntimeError,  # encrypted, or an unknown compression method
+    ValueError,
     zipfile.BadZipFile,
     tarfile.TarError,
     zlib.error,
     LZMAError,
 )
+_MAX_COMPRESSION = 100  # weights hardly compress; 100 times their size is an attack on the disk
 
 
 class Pretrained(NamedTuple):
@@ -53,7 +56,9 @@ class Pretrained(NamedTuple):
     bilm: BiLM
     vocabulary: Vocabulary | None
     provenance: dict[str, Any]
-    softmax: Softmax | None = None
+    softmax: Softmax | None
+    weights_hash: str
+    """The result of `hash_weights` for the biLM."""
 
 
 def find_model(model: Path | str | None) -> Path:
@@ -89,20 +94,29 @@ def read_pretrained(
     with _extracted(find_model(model)) as path:
         weights = _find_weights(path)
         if weights.is_dir():
-            bilm, provenance = read_directory(weights), read_config(weights).get("provenance", {})
+            if options is not None:
+                raise InputError(f"{path} has its own config.json; options is for HDF5 weights")
             folder = weights
+            config = read_config(folder)
+            bilm, provenance = read_directory(folder), config.get("provenance", {})
+            weights_hash = config.get("weights_hash")
         else:
             from elmore.checkpoint.hdf5 import read_hdf5  # h5py is slow to import
 
+            folder = weights.parent
             settings = Path(options) if options else _find_options(weights)
             bilm = read_hdf5(weights, settings)
             provenance = {"weights": weights.name, "options": settings.name}
-            folder = weights.parent
+            weights_hash = None
+        softmax: Softmax | None = None
+        vocabulary: Vocabulary | None
         if with_softmax and (folder / SOFTMAX).is_file():
             vocabulary = Vocabulary.read(folder / VOCABULARY)
-            softmax = read_softmax(folder, vocabulary, bilm.config.dim)
-            return Pretrained(bilm, vocabulary, provenance, softmax)
-        return Pretrained(bilm, _read_vocabulary(bilm, folder, vocab), provenance)
+            softmax = read_softmax(folder, len(vocabulary), bilm.config.dim)
+        else:
+            vocabulary = _read_vocabulary(bilm.config.vocab_size, folder, vocab)
+        weights_hash = weights_hash or hash_weights(bilm.state_dict())
+        return Pretrained(bilm, vocabulary, provenance, softmax, weights_hash)
 
 
 @contextmanager
@@ -114,36 +128,59 @@ def _extracted(path: Path) -> Iterator[Path]:
             f"directory or an archive with either, or {DEFAULT_MODEL} for the included English "
             "model"
         )
-    if path.is_dir() or not path.name.endswith(_ARCHIVES):
+    if not path.is_file() or not path.name.endswith(_ARCHIVES):
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="elmore-") as folder:
         try:
-            # "data" rejects tar members outside the directory; shutil skips them in zip files.
-            safe = {} if path.suffix == ".zip" else {"filter": "data"}
-            shutil.unpack_archive(path, folder, **safe)  # type: ignore[arg-type]
+            _extract(path, folder)
         except _ARCHIVE_ERRORS as error:
+            if isinstance(error, OSError) and error.errno:  # a full disk, for example
+                raise
             raise InputError(f"{path} is not a readable archive ({error})") from error
         yield Path(folder)
 
 
+def _extract(path: Path, folder: str) -> None:
+    """Extract an archive, unless its files are far larger than those of a model can be."""
+    bytes_left = _MAX_COMPRESSION * path.stat().st_size + 10**8
+
+    def count(size: int) -> None:
+        nonlocal bytes_left
+        bytes_left -= size
+        if bytes_left < 0:
+            raise ValueError(f"its files are more than {_MAX_COMPRESSION} times as large")
+
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                count(info.file_size)
+                archive.extract(info, folder)
+        return
+    with tarfile.open(path) as tar:
+        for member in tar:
+            count(member.size)
+            tar.extract(member, folder, filter="data")  # rejects paths outside of the folder
+        while rest := tar.fileobj.read(2**20):
+            count(len(rest))  # read to the end, where gzip has its checksum
+
+
 def _find_weights(path: Path) -> Path:
     """Return the checkpoint directory or HDF5 file at a path, or one level below it."""
-    if path.is_file():
+    if not path.is_dir():
         return path
-    folders = [path, *sorted(p for p in path.iterdir() if p.is_dir())]
-    for folder in folders:
-        if (folder / CONFIG).is_file():
-            return folder
-    for folder in folders:
-        files = sorted(p for p in folder.iterdir() if p.suffix in _WEIGHTS)
-        if len(files) == 1:
-            return files[0]
-        if files:
-            names = ", ".join(p.name for p in files)
-            raise InputError(
-                f"{folder} contains several weight files ({names}); pass the path of one of them"
-            )
+    for folders in ([path], sorted(p for p in path.iterdir() if p.is_dir())):
+        models = [folder for folder in folders if (folder / CONFIG).is_file()] or [
+            file
+            for folder in folders
+            for file in sorted(folder.iterdir())
+            if file.suffix in _WEIGHTS
+        ]
+        if len(models) == 1:
+            return models[0]
+        if models:
+            names = ", ".join(str(model.relative_to(path)) for model in models[:5])
+            raise InputError(f"{path} contains several models ({names}); pass the path of one")
     raise InputError(
         f"{path} contains no model; expected {CONFIG} with model.safetensors, or HDF5 weights with "
         "options.json"
@@ -168,11 +205,13 @@ def _find_options(weights: Path) -> Path:
     )
 
 
-def _read_vocabulary(bilm: BiLM, folder: Path, vocab: Path | str | None) -> Vocabulary | None:
-    size = bilm.config.vocab_size
+def _read_vocabulary(size: int | None, folder: Path, file: Path | str | None) -> Vocabulary | None:
+    """Read the vocabulary of a word-input model, from `file` or else from the model's folder."""
     if size is None:
+        if file is not None:
+            raise InputError(f"{file}: this model reads characters and needs no vocabulary")
         return None
-    path = Path(vocab) if vocab else folder / VOCABULARY
+    path = Path(file) if file else folder / VOCABULARY
     if not path.is_file():
         raise InputError(
             f"{path}: no such file. This is a word-input model; pass the path of its vocabulary "

@@ -40,7 +40,7 @@ def convert(
     options_output, vocab_output = output.with_name("options.json"), output.with_name(VOCABULARY)
     for path in (output, options_output, vocab_output) if to_hdf5 else (output,):
         refuse_existing(path, overwrite=overwrite)
-    bilm, vocabulary, provenance, softmax = read_pretrained(
+    bilm, vocabulary, provenance, softmax, _ = read_pretrained(
         model, options=options, vocab=vocab, with_softmax=not to_hdf5
     )
     if to_hdf5:

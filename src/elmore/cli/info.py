@@ -58,14 +58,15 @@ def _describe_model(model: Path, options: Path | None, vocab: Path | None) -> di
 
     from elmore.checkpoint.pretrained import read_pretrained
 
-    bilm, _, provenance, _ = read_pretrained(model, options=options, vocab=vocab)
-    config = bilm.config
+    saved = read_pretrained(model, options=options, vocab=vocab)
+    config = saved.bilm.config
     return {
         "model": str(model),
-        "parameters": sum(p.numel() for p in bilm.parameters()),
+        "parameters": sum(p.numel() for p in saved.bilm.parameters()),
         "vectors": f"{config.num_layers + 1} layers of {2 * config.dim} dimensions per word",
         **asdict(config),
-        "provenance": provenance,
+        "weights_hash": saved.weights_hash,
+        "provenance": saved.provenance,
     }
 
 

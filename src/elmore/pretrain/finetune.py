@@ -61,7 +61,7 @@ def finetune(
     check_minutes(max_minutes)
     folder = run_folder(output)
     check_run(folder, config, resume=resume, overwrite=overwrite)
-    bilm, words, provenance, softmax = read_pretrained(model, options=options, with_softmax=True)
+    bilm, words, provenance, softmax, _ = read_pretrained(model, options=options, with_softmax=True)
     config = replace(config, bilm=bilm.config)
     corpus = encode_corpus(files, cache or CACHE, config.text, workers=workers, progress=progress)
     new_run = partial(
