@@ -65,6 +65,79 @@ def test_only_empty_folders_may_be_replaced_without_overwrite(tmp_path: Path) ->
         refuse_existing(tmp_path / "f", overwrite=False)
 
 
+def test_overwrite_replaces_only_folders_of_the_same_kind(tmp_path: Path) -> None:
+    def refused(path: Path, message: str) -> None:
+        before = sorted(path.rglob("*")) if path.is_dir() else path.read_text()
+        with pytest.raises(InputError, match=message):
+            refuse_existing(path, overwrite=True, contents=("run.json", "weights-*"))
+        assert before == (sorted(path.rglob("*")) if path.is_dir() else path.read_text())
+
+    folder = tmp_path / "d"
+    folder.mkdir()
+    (folder / "weights-1").touch()
+    refused(folder, r"d has no run.json, so elmore did not write it")
+    (folder / "run.json").touch()
+    (folder / ".run.json.0123abcd.tmp").touch()  # of a killed process
+    refuse_existing(folder, overwrite=True, contents=("run.json", "weights-*"))
+    (folder / "thesis.tex").touch()
+    refused(folder, r"d contains thesis.tex, which elmore did not write")
+    (tmp_path / "f").touch()
+    refused(tmp_path / "f", r"f has no run.json")
+
+
+def test_inputs_are_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").touch()
+    (tmp_path / "link").symlink_to("model")
+    for path in ("model", "link"):
+        for file in (tmp_path / "model", tmp_path / "link", f"{tmp_path}/model/config.json"):
+            with pytest.raises(InputError, match="would replace the input"):
+                refuse_existing(tmp_path / path, overwrite=True, inputs=[None, file])
+    refuse_existing(tmp_path / "model" / "new", overwrite=True, inputs=[tmp_path / "model"])
+
+
+def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "link").symlink_to("d")
+    with atomic_folder(tmp_path / "link") as temporary:
+        (temporary / "x").write_text("new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "d" / "x").read_text() == "new"
+    assert names(tmp_path) == {"d", "link"}
+
+
+def test_a_full_disk_is_reported_with_the_path(tmp_path: Path) -> None:
+    with (
+        pytest.raises(OSError, match=r"No space left on device: .*f'"),
+        atomic_file(tmp_path / "f"),
+    ):
+        raise OSError(28, "No space left on device")
+    with pytest.raises(OSError, match=r"No such file.*missing'"), atomic_file(tmp_path / "f"):
+        (tmp_path / "missing").read_text()
+
+
+def test_a_lock_removes_the_leftovers_of_killed_processes(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    for folder in (run / "checkpoints", tmp_path / ".run.01234567.tmp"):
+        folder.mkdir(parents=True)
+    (run / "kept.tmp").touch()
+    (run / ".x.89abcdef.tmp").touch()
+    (run / "checkpoints" / ".y.89abcdef.tmp").touch()
+    (tmp_path / ".other.01234567.tmp").touch()
+    (tmp_path / ".run.00000000.old").mkdir()
+    with lock(run):
+        assert sorted(p.name for p in run.rglob("*")) == ["checkpoints", "kept.tmp"]
+    assert names(tmp_path) == {"run", ".other.01234567.tmp"}
+
+
+def test_a_folder_killed_while_it_is_replaced_is_restored(tmp_path: Path) -> None:
+    (tmp_path / ".run.00000000.old").mkdir()
+    (tmp_path / ".run.00000000.old" / "x").write_text("old")
+    with lock(tmp_path / "run"):
+        assert (tmp_path / "run" / "x").read_text() == "old"
+    assert names(tmp_path) == {"run"}
+
+
 HOLDER = """
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files and folders that are written completely or not at all.
+"""Files and folders that are written completely or not at all, and by one process at a time.
 
 Both are written under a temporary name next to their destination and renamed at the end.
 """
@@ -6,27 +6,68 @@ Both are written under a temporary name next to their destination and renamed at
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
+from glob import escape
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from elmore.errors import InputError
 
+_TOKEN = "[0-9a-f]" * 8
+"""Pattern of the random part of a temporary name."""
 
-def refuse_existing(path: Path, *, overwrite: bool) -> None:
-    """Raise `InputError` if `path` exists, unless it may be overwritten or is an empty folder."""
-    if not overwrite and path.exists() and not _is_empty_folder(path):
+
+def refuse_existing(
+    path: Path,
+    *,
+    overwrite: bool,
+    contents: Sequence[str] = (),
+    inputs: Iterable[Path | str | None] = (),
+) -> None:
+    """Raise `InputError` if writing to `path` would delete something else than an older output.
+
+    Empty folders may always be replaced.
+
+    Args:
+        path: The file or folder to write.
+        overwrite: Replace an older output.
+        contents: For a folder, patterns of all names that elmore writes to a folder of this kind;
+            the first is a file that all of them have. Folders with other files are not replaced.
+        inputs: Files and folders that are read; None is ignored.
+    """
+    for file in (Path(name) for name in inputs if name is not None):
+        if file.exists() and file.resolve().is_relative_to(path.resolve()):
+            raise InputError(f"{path} would replace the input {file}. Choose another name.")
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not overwrite:
         raise InputError(
             f"{path} exists already. Choose another name, or use the overwrite option to replace "
             "it."
         )
+    if not contents:
+        return
+    if not (path / contents[0]).is_file():
+        raise InputError(
+            f"{path} has no {contents[0]}, so elmore did not write it and does not replace it. "
+            "Choose another name."
+        )
+    for file in path.iterdir():
+        if not any(fnmatch(file.name, name) for name in (*contents, _temporary_pattern("*"))):
+            raise InputError(
+                f"{path} contains {file.name}, which elmore did not write, so it is not replaced. "
+                "Choose another name, or move that file."
+            )
 
 
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
     """Keep other processes from writing to `path`, which need not exist.
+
+    Temporary files that killed processes have left there are removed.
 
     Raises:
         InputError: If another process has locked it.
@@ -36,6 +77,7 @@ def lock(path: Path) -> Iterator[None]:
     try:
         with FileLock(file, timeout=0):
             try:
+                remove_leftovers(path)
                 yield
             finally:
                 with suppress(OSError):  # Windows does not delete open files
@@ -53,10 +95,11 @@ def atomic_file(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary_name(path)
     try:
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())  # on disk before the rename makes it visible
-        temporary.replace(path)
+        with naming(path):
+            yield temporary
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())  # on disk before the rename makes it visible
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -64,6 +107,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder, which is renamed to `path` if the block succeeds."""
+    path = path.resolve()  # of a link to a folder, replace the folder
     temporary = _temporary_name(path)
     previous = temporary.with_suffix(".old")
     temporary.mkdir(parents=True)
@@ -79,24 +123,43 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    if previous.is_dir():
+    if previous.exists():
         shutil.rmtree(previous)
-    else:
-        previous.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Add `path` to errors of the operating system that do not name a file, such as a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def remove_leftovers(path: Path) -> None:
-    """Delete temporary folders that killed processes left behind.
+    """Delete the temporary files of killed processes, next to `path` and in it.
 
-    Call this only while no other process writes to `path`.
+    A folder that was killed while it was replaced is restored. Call this only while no other
+    process writes to `path`.
     """
-    for leftover in path.parent.glob(f".{path.name}.*.tmp"):
-        shutil.rmtree(leftover)
+    for previous in path.parent.glob(_temporary_pattern(escape(path.name), ".old")):
+        if path.exists():
+            shutil.rmtree(previous)
+        else:
+            previous.replace(path)
+    beside = path.parent.glob(_temporary_pattern(escape(path.name)))
+    for leftover in (*beside, *path.rglob(_temporary_pattern("*"))):
+        if leftover.is_dir():
+            shutil.rmtree(leftover)
+        else:
+            leftover.unlink()
 
 
 def _temporary_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
 
-def _is_empty_folder(path: Path) -> bool:
-    return path.is_dir() and not any(path.iterdir())
+def _temporary_pattern(name: str, suffix: str = ".tmp") -> str:
+    return f".{name}.{_TOKEN}{suffix}"

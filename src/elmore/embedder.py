@@ -15,9 +15,8 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from elmore.atomic import atomic_folder, refuse_existing
 from elmore.bilm.model import BiLM
-from elmore.checkpoint.directory import write_directory
+from elmore.checkpoint.directory import new_directory, write_directory
 from elmore.checkpoint.hash import hash_weights
 from elmore.checkpoint.pretrained import Pretrained, read_pretrained
 from elmore.errors import InputError
@@ -262,10 +261,13 @@ class Embedder:
         dtype: Dtype = "float32",
         overwrite: bool = False,
     ) -> None:
-        """Write the weights of `bilm` to a directory that `elmore.load` reads."""
+        """Write the weights of `bilm` to a directory that `elmore.load` reads.
+
+        With `overwrite`, an existing directory is replaced if it has the files of a model and no
+        others.
+        """
         check_dtype(dtype)
-        refuse_existing(Path(path), overwrite=overwrite)
-        with atomic_folder(Path(path)) as folder:
+        with new_directory(Path(path), overwrite=overwrite) as folder:
             write_directory(
                 self.bilm,
                 folder,

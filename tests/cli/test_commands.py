@@ -264,16 +264,54 @@ def test_help_has_an_example_and_names_all_arguments(run, command: str) -> None:
 def test_convert_rejects_invalid_input_and_keeps_existing_files(run, folder: Path) -> None:
     Path("options.json").write_text("precious")
     assert_rejected(run("convert", "model", "-o", "weights.hdf5"), "options.json exists already")
-    assert_rejected(run("convert", "model", "-o", "model"), "model exists already")
-    Path("not.hdf5").write_text("not HDF5")
-    assert_rejected(
-        run("convert", "not.hdf5", "options.json", "-o", "x"), "not a readable HDF5 file"
-    )
+    assert_rejected(run("convert", "model", "-o", "model"), "model would replace the input model")
+    assert_rejected(run("convert", "model", "-o", "."), ". would replace the input model")
+    for value in ("nan", "inf", "0", "-3"):
+        assert_rejected(
+            run("convert", "model", "-o", "x", "--max-file-mb", value),
+            "--max-file-mb must be positive",
+        )
+    assert_rejected(run("convert", "model", "-o", "out.bin"), "expected a directory, or a name that ends")
+    assert_rejected(run("convert", "model", "nope.json", "-o", "x"), "options is for HDF5 weights")
+    assert_rejected(run("convert", "model", "--vocab", "nope.txt", "-o", "x"), "reads characters")
+    assert_rejected(run("convert", "model", "-o", "x.h5", "--dtype", "float16"), "are for directories")
+    Path("not.hdf5").write_text("no")
+    assert_rejected(run("convert", "not.hdf5", "options.json", "-o", "x"), "options.json is not JSON")
     assert not Path("x").exists()
     assert Path("options.json").read_text() == "precious"
 
 
-def test_info_describes_the_given_model(run, folder: Path) -> None:
+def test_convert_overwrites_models_only(run, folder: Path) -> None:
+    """Oracle: the files before the command."""
+    run("convert", "model", "-o", "own")
+    for name, content in {
+        "proj/thesis.tex": "x",
+        "mixed/config.json": Path("own/config.json").read_text(),
+        "mixed/thesis.tex": "x",
+        "other/config.json": '{"model_type": "bert"}',
+        "weights/options.json": "x",
+    }.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(content)
+    Path("file").write_text("x")
+    before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+    for output, message in {
+        "proj": "proj has no config.json, so elmore did not write it",
+        "mixed": "mixed contains thesis.tex",
+        "other": "does not describe a biLM",
+        "file": "file has no config.json",
+        "weights/w.hdf5": "options.json exists already",
+        "model": "would replace the input",
+    }.items():
+        assert_rejected(run("convert", "model", "-o", output, "--overwrite"), message)
+    assert before == {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+    run("convert", "model", "-o", "own", "--overwrite", "--dtype", "float16")
+    assert Path("own/model.safetensors").stat().st_size < 0.6 * len(
+        before[Path("own/model.safetensors")]
+    )
+
+
+def test_info_describes_a_model(run, folder: Path) -> None:
     facts = json.loads(run("info", "model", "--json").out)
     assert facts["parameters"] == sum(p.numel() for p in elmore.load("model").bilm.parameters())
     assert facts["provenance"] == {"made": "up"}

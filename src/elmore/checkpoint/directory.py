@@ -6,7 +6,8 @@ weights may be split into several files: model-00001-of-00002.safetensors and so
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from itertools import chain
@@ -19,7 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import elmore
-from elmore.atomic import atomic_file, refuse_existing
+from elmore.atomic import atomic_file, atomic_folder, lock, refuse_existing
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.bilm.softmax import Softmax
@@ -38,6 +39,29 @@ SoftmaxDtype = Literal["float32", "float16", "int8"]
 _SHARD = "model-{:05}-of-{:05}.safetensors"
 _IS_SHARD = re.compile(r"model-\d{5}-of-(\d{5})\.safetensors")
 _SCALE = "step"  # name of the int8 scales in softmax.safetensors
+
+
+@contextmanager
+def new_directory(
+    path: Path, *, overwrite: bool, inputs: Iterable[Path | str | None] = ()
+) -> Iterator[Path]:
+    """Yield a temporary folder for `write_directory`, which becomes `path` if the block succeeds.
+
+    Args:
+        path: A new or empty directory or, with `overwrite`, a checkpoint directory.
+        overwrite: Replace a checkpoint directory, once the new one is complete.
+        inputs: Paths that must not be replaced; None is ignored.
+
+    Raises:
+        InputError: If `path` contains anything else.
+    """
+    contents = (CONFIG, WEIGHTS, "model-?????-of-?????.safetensors", SOFTMAX, VOCABULARY)
+    with lock(path):
+        refuse_existing(path, overwrite=overwrite, contents=contents, inputs=inputs)
+        if (path / CONFIG).exists():
+            read_config(path)  # raises for models of other programs
+        with atomic_folder(path) as folder:
+            yield folder
 
 
 def write_directory(

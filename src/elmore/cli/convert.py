@@ -1,9 +1,15 @@
 """`elmore convert`: convert between released files and checkpoint directories."""
 
+import math
 from pathlib import Path
 from typing import Literal
 
 from elmore.cli.options import Output, Overwrite, Vocab
+
+_FILE_SUFFIXES = {
+    ".bin", ".ckpt", ".gz", ".json", ".npz", ".onnx", ".pt", ".pth", ".safetensors", ".tar", ".tgz",
+    ".txt", ".zip",
+}  # fmt: skip
 
 
 def convert(
@@ -31,32 +37,44 @@ def convert(
         softmax_dtype: Type of the softmax weights of a language model; --dtype by default.
         max_file_mb: Split weights into files of up to this many megabytes.
     """
-    from elmore.atomic import atomic_file, atomic_folder, refuse_existing
-    from elmore.checkpoint.directory import VOCABULARY, write_directory
+    from elmore.atomic import atomic_file, lock, refuse_existing
+    from elmore.checkpoint.directory import VOCABULARY, new_directory, write_directory
     from elmore.checkpoint.hdf5 import write_hdf5
-    from elmore.checkpoint.pretrained import read_pretrained
+    from elmore.checkpoint.pretrained import find_model, read_pretrained
+    from elmore.errors import InputError
 
-    to_hdf5 = output.suffix in (".hdf5", ".h5")
-    options_output, vocab_output = output.with_name("options.json"), output.with_name(VOCABULARY)
-    for path in (output, options_output, vocab_output) if to_hdf5 else (output,):
-        refuse_existing(path, overwrite=overwrite)
-    bilm, vocabulary, provenance, softmax, _ = read_pretrained(
-        model, options=options, vocab=vocab, with_softmax=not to_hdf5
-    )
-    if to_hdf5:
-        if vocabulary is not None:
-            with atomic_file(vocab_output) as temporary:
-                vocabulary.write(temporary)
-        write_hdf5(bilm, output, options_output)
+    inputs = (find_model(model), options, vocab)
+    if output.suffix in (".hdf5", ".h5"):
+        if dtype != "float32" or softmax_dtype or max_file_mb is not None:
+            raise InputError(
+                "--dtype, --softmax-dtype and --max-file-mb are for directories; HDF5 weights are "
+                "one file in float32"
+            )
+        options_output = output.with_name("options.json")
+        vocab_output = output.with_name(VOCABULARY)
+        with lock(output):
+            replace = overwrite and output.exists()  # what is beside other files belongs to them
+            for path in (output, options_output, vocab_output):
+                refuse_existing(path, overwrite=replace, inputs=inputs)
+            saved = read_pretrained(model, options=options, vocab=vocab)
+            if saved.vocabulary is not None:
+                with atomic_file(vocab_output) as temporary:
+                    saved.vocabulary.write(temporary)
+            write_hdf5(saved.bilm, output, options_output)
         print(f"{output}, {options_output}")
         return
-    with atomic_folder(output) as folder:
+    if output.suffix in _FILE_SUFFIXES:
+        raise InputError(f"{output}: expected a directory, or a name that ends in .hdf5 or .h5")
+    if max_file_mb is not None and not 0 < max_file_mb < math.inf:
+        raise InputError(f"--max-file-mb must be positive and finite, got {max_file_mb}")
+    with new_directory(output, overwrite=overwrite, inputs=inputs) as folder:
+        saved = read_pretrained(model, options=options, vocab=vocab, with_softmax=True)
         write_directory(
-            bilm,
+            saved.bilm,
             folder,
-            vocabulary=vocabulary,
-            softmax=softmax,
-            provenance=provenance,
+            vocabulary=saved.vocabulary,
+            softmax=saved.softmax,
+            provenance=saved.provenance,
             dtype=dtype,
             softmax_dtype=softmax_dtype,
             max_file_bytes=None if max_file_mb is None else int(max_file_mb * 1e6),
