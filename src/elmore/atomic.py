@@ -72,8 +72,9 @@ def lock(path: Path) -> Iterator[None]:
     Raises:
         InputError: If another process has locked it.
     """
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = path.with_name(f".{path.name}.lock")
+    file = path.parent / f".{path.name}.lock"
     try:
         with FileLock(file, timeout=0):
             try:
