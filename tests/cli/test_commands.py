@@ -271,12 +271,18 @@ def test_convert_rejects_invalid_input_and_keeps_existing_files(run, folder: Pat
             run("convert", "model", "-o", "x", "--max-file-mb", value),
             "--max-file-mb must be positive",
         )
-    assert_rejected(run("convert", "model", "-o", "out.bin"), "expected a directory, or a name that ends")
+    assert_rejected(
+        run("convert", "model", "-o", "out.bin"), "expected a directory, or a name that ends"
+    )
     assert_rejected(run("convert", "model", "nope.json", "-o", "x"), "options is for HDF5 weights")
     assert_rejected(run("convert", "model", "--vocab", "nope.txt", "-o", "x"), "reads characters")
-    assert_rejected(run("convert", "model", "-o", "x.h5", "--dtype", "float16"), "are for directories")
+    assert_rejected(
+        run("convert", "model", "-o", "x.h5", "--dtype", "float16"), "are for directories"
+    )
     Path("not.hdf5").write_text("no")
-    assert_rejected(run("convert", "not.hdf5", "options.json", "-o", "x"), "options.json is not JSON")
+    assert_rejected(
+        run("convert", "not.hdf5", "options.json", "-o", "x"), "options.json is not JSON"
+    )
     assert not Path("x").exists()
     assert Path("options.json").read_text() == "precious"
 
