@@ -109,7 +109,8 @@ class Embedder:
             raise InputError(f"precision must be fp32, bf16 or int8, got {precision!r}")
         self.device = find_device(device)
         self.precision = precision
-        self._get_tokenizer = partial(get_tokenizer, tokenizer, language)
+        self.tokenizer: TokenizerName = tokenizer
+        self.language = language
         self._source = bilm
         read = _copy(bilm, vocabulary) if isinstance(bilm, BiLM) else bilm()
         self.config = read.bilm.config
@@ -299,7 +300,7 @@ class Embedder:
         tokenize = None
         for i, sentence in enumerate(sentences):
             if isinstance(sentence, str):
-                tokenize = tokenize or self._get_tokenizer()  # loaded only if needed
+                tokenize = tokenize or get_tokenizer(self.tokenizer, self.language)
                 yield tokenize(sentence)
             else:
                 yield [*check_sentence(sentence, i)]

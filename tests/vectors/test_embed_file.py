@@ -1,6 +1,8 @@
 """Oracle: `Embedder.embed` of the same sentences."""
 
+import io
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ def no_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("elmore.embedder.load", load)
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "arrow", "npz"])
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "h5", "npz"])
 @pytest.mark.parametrize("path_type", [str, Path])
 def test_file_has_the_vectors_of_embed(
     text: str, model: str, embedder: Embedder, suffix: str, path_type: type
@@ -102,29 +104,95 @@ def test_progress_wraps_sentences_and_conversion(text: str, embedder: Embedder) 
     assert seen == [("sentences embedded", 3), ("batches converted to .parquet", 1)]
 
 
-def test_resumed_run_equals_an_uninterrupted_one(
-    text: str, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def interrupt(items: Iterable[Any], _: str) -> Iterator[Any]:
+    """Raise after two sentences."""
+    yield from islice(items, 2)
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def interrupted(text: str, model: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An output with two of three sentences saved."""
     monkeypatch.setattr("elmore.vectors.parts.BATCH_BYTES", 1)
-
-    def interrupt(items: Iterable[Any], _: str) -> Iterator[Any]:
-        for i, item in enumerate(items):
-            if i == 2:
-                raise KeyboardInterrupt
-            yield item
-
     with pytest.raises(KeyboardInterrupt):
-        elmore.embed_file(text, "v.npz", model=embedder, progress=interrupt)
+        elmore.embed_file(text, "v.npz", model=model, progress=interrupt)
+    return "v.npz"
+
+
+def test_resumed_run_equals_an_uninterrupted_one(
+    text: str, model: str, interrupted: str, embedder: Embedder
+) -> None:
     with pytest.raises(elmore.InputError, match="holds an interrupted run") as error:
-        elmore.embed_file(text, "v.npz", model=embedder)
+        elmore.embed_file(text, interrupted, model=model)
     assert "--" not in str(error.value)
-    with pytest.raises(elmore.InputError, match="has layers = 'all', not 'top'"):
-        elmore.embed_file(text, "v.npz", model=embedder, layers="top", resume=True)
-    result = elmore.embed_file(text, "v.npz", model=embedder, resume=True)
+    moved = Path(model).rename("moved")  # the content counts, not the path
+    Path(text).rename("moved.txt")
+    result = elmore.embed_file("moved.txt", interrupted, model=moved, resume=True)
     assert (result.sentences, result.words) == (3, 9)  # only the last sentence is counted
     expected = embedder.embed(TEXT.splitlines())
-    for row, vectors in zip(elmore.read_vectors("v.npz"), expected, strict=True):
+    for row, vectors in zip(elmore.read_vectors(interrupted), expected, strict=True):
         np.testing.assert_allclose(row.vectors, vectors, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"layers": "top"}, "has layers = 'all', not 'top'"),
+        ({"dtype": "float16"}, "has dtype = 'float32', not 'float16'"),
+        ({"tokenizer": "whitespace"}, "has tokenizer = 'moses', not 'whitespace'"),
+        ({"language": "de"}, "has language = 'en', not 'de'"),
+        ({"precision": "bf16"}, "has precision = 'fp32', not 'bf16'"),
+        ({"replace_invalid": True}, "has replace_invalid = False, not True"),
+    ],
+)
+def test_run_with_other_settings_is_not_resumed(
+    text: str, model: str, interrupted: str, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(elmore.InputError, match=message):
+        elmore.embed_file(text, interrupted, model=model, resume=True, **arguments)
+
+
+def test_run_with_other_weights_or_another_version_is_not_resumed(
+    text: str, model: str, interrupted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other model has the same path and the same sizes."""
+    other = Embedder(elmore.BiLM(elmore.BiLMConfig.tiny()))
+    other.save(model, overwrite=True)
+    with pytest.raises(elmore.InputError, match="has weights_hash = '"):
+        elmore.embed_file(text, interrupted, model=model, resume=True)
+    with pytest.raises(elmore.InputError, match="has weights_hash = '"):
+        elmore.embed_file(text, interrupted, model=other, resume=True)
+    monkeypatch.setattr("elmore.__version__", "9.9")
+    with pytest.raises(elmore.InputError, match=r"has elmore_version = '.*', not '9.9'"):
+        elmore.embed_file(text, interrupted, model=model, resume=True)
+
+
+@pytest.mark.parametrize(
+    "other", [TEXT.replace("rates", "taxes"), TEXT.replace("\n\n", "\n"), "The bank.\n", TEXT[:9]]
+)
+def test_run_of_another_text_is_not_resumed(
+    text: str, model: str, interrupted: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = "the first 2 lines of .* are not those of the interrupted run"
+    Path(text).write_text(other)
+    with pytest.raises(elmore.InputError, match=message):
+        elmore.embed_file(text, interrupted, model=model, resume=True)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(other.encode())))
+    with pytest.raises(elmore.InputError, match=message):
+        elmore.embed_file("-", interrupted, model=model, resume=True)
+    Path(text).write_text(TEXT)
+    assert elmore.embed_file(text, interrupted, model=model, resume=True).sentences == 3
+
+
+def test_inputs_are_not_overwritten(text: str, model: str) -> None:
+    Path("weights.h5").write_text("precious")
+    with pytest.raises(elmore.InputError, match=r"weights.h5 would replace the input weights.h5"):
+        elmore.embed_file(text, "weights.h5", model="weights.h5", overwrite=True)
+    Path("text.npz").write_text(TEXT)
+    with pytest.raises(elmore.InputError, match="would replace the input"):
+        elmore.embed_file("text.npz", "text.npz", model=model, overwrite=True)
+    assert Path("weights.h5").read_text() == "precious"
+    assert Path("text.npz").read_text() == TEXT
 
 
 @pytest.mark.usefixtures("no_loading")

@@ -78,8 +78,12 @@ def test_file_contains_all_rows(
         assert tokens == row.tokens
         np.testing.assert_array_equal(vectors.reshape(row.vectors.shape), row.vectors)
         assert vectors.dtype == form.dtype
-    if suffix != ".h5":
-        assert_same_rows(list(read_vectors(path)), rows, form.dtype)
+    assert_same_rows(list(read_vectors(path)), rows, form.dtype)
+    for row in rows:
+        assert_same_rows([read_vectors(path, row.id)], [row], form.dtype)
+    for number in (-1, len(rows)):
+        with pytest.raises(InputError, match=rf"has no row {number}"):
+            read_vectors(path, number)
 
 
 @every_format
@@ -230,18 +234,40 @@ def test_full_disk_raises_oserror(tmp_path: Path, suffix: str) -> None:
         assert "File too large" in result.stderr
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".npz"])
+@every_format
 def test_file_without_vectors_is_rejected(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"v{suffix}"
     path.write_text("not vectors")
     with pytest.raises(InputError, match=r"is not a .* file of vectors"):
         list(read_vectors(path))
-    if suffix != ".npz":
+    if suffix in (".parquet", ".arrow"):
         table = pa.table({"id": [0], "vectors": [[1.0]]})
         {".parquet": write_parquet, ".arrow": write_arrow}[suffix](
             path, table.schema, table.to_batches()
         )
         with pytest.raises(InputError, match=r"is not a .* file of vectors"):
             list(read_vectors(path))
-    with pytest.raises(InputError, match=r"ends in .parquet, .arrow, .npz"):
+    with pytest.raises(InputError, match=r"ends in .parquet, .arrow, .h5, .hdf5, .npz"):
         list(read_vectors(tmp_path / "v.csv"))
+
+
+def test_equal_and_empty_sentences_of_hdf5_are_read(tmp_path: Path) -> None:
+    form = VectorForm(None, 2, "float32")
+    rows = make_rows([["He", "sat"], [], ["He", "sat"], ["a"]], form)
+    path = write(tmp_path / "v.hdf5", [rows], form)
+    assert_same_rows(list(read_vectors(path)), rows, form.dtype)
+    assert read_vectors(path, 0).tokens == ["He", "sat"]
+
+
+@every_format
+def test_lone_surrogates_are_replaced(tmp_path: Path, suffix: str) -> None:
+    form = VectorForm(None, 2, "float32")
+    rows = make_rows([["a\ud800b", "\udfff", "\U0001f600"]], form)
+    path = write(tmp_path / f"v{suffix}", [rows], form)
+    assert read_vectors(path, 0).tokens == ["a\ufffdb", "\ufffd", "\U0001f600"]
+
+
+def test_missing_file_is_reported_as_missing(tmp_path: Path) -> None:
+    for suffix in READERS:
+        with pytest.raises(FileNotFoundError):
+            list(read_vectors(tmp_path / f"v{suffix}"))

@@ -1,11 +1,13 @@
 """Resumable writing of vectors. Oracle: pyarrow, h5py and NumPy, which read back all rows."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 from elmore.errors import InputError
 from elmore.vectors import parts
 from elmore.vectors.formats import FORMATS, write_arrow
-from elmore.vectors.parts import write_vectors
+from elmore.vectors.parts import Saved, write_vectors
 from elmore.vectors.rows import VectorForm, VectorRow, to_batch
 from tests.vectors.test_formats import READERS
 
@@ -37,15 +39,16 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "BATCH_BYTES", 2500)  # bytes of about five rows
 
 
-def all_rows(start: int) -> Iterator[VectorRow]:
-    return iter(ROWS[start:])
+def all_rows(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
+    assert saved.text_crc32 == 10 * saved.rows
+    return ((row, 10 * (row.id + 1)) for row in ROWS[saved.rows :])
 
 
-def fail_at(stop: int, error: type[BaseException]) -> parts.RowsFrom:
+def fail_at(stop: int, error: type[BaseException]) -> parts.RowsAfter:
     """Yield the rows before `stop`, then raise an error."""
 
-    def rows(start: int) -> Iterator[VectorRow]:
-        yield from ROWS[start:stop]
+    def rows(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
+        yield from islice(all_rows(saved), stop - saved.rows)
         raise error("interrupted")
 
     return rows
@@ -87,9 +90,9 @@ def test_interrupted_run_is_resumed(
     path = tmp_path / f"v{suffix}"
     starts: list[int] = []
 
-    def rest(start: int) -> Iterator[VectorRow]:
-        starts.append(start)
-        return all_rows(start)
+    def rest(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
+        starts.append(saved.rows)
+        return all_rows(saved)
 
     for stop in (20, 35):
         with pytest.raises(error, match="interrupted"):
@@ -118,7 +121,9 @@ def test_run_interrupted_during_conversion_is_resumed(tmp_path: Path, suffix: st
     assert not list(folder.glob("output*"))
     (folder / f"output{suffix}").write_bytes(b"half of it")  # as a killed process leaves it
     starts: list[int] = []
-    write_vectors(path, lambda n: starts.append(n) or all_rows(n), FORM, resume=True)
+    write_vectors(
+        path, lambda saved: starts.append(saved.rows) or all_rows(saved), FORM, resume=True
+    )
     assert starts == [50]
     assert_complete(path)
 
@@ -134,7 +139,8 @@ def test_complete_batches_of_a_truncated_arrow_file_are_read(tmp_path: Path) -> 
     intact = (tmp_path / "v.arrow").read_bytes()
     counts = []
     for size in range(len(intact) + 1):
-        actual = list(parts._complete_batches(pa.BufferReader(intact[:size])))
+        source = pa.BufferReader(intact[:size])
+        actual = [batch for batch, _ in parts._complete_batches(source, FORM.schema)]
         assert pa.Table.from_batches(actual, FORM.schema).equals(
             pa.Table.from_batches(batches[: len(actual)], FORM.schema)
         )
@@ -171,7 +177,9 @@ def test_parts_after_a_damaged_one_are_written_again(tmp_path: Path) -> None:
     damaged = tmp_path / "v.parquet.parts" / "000001.arrow"
     damaged.write_bytes(damaged.read_bytes()[:1500])
     starts: list[int] = []
-    write_vectors(path, lambda n: starts.append(n) or all_rows(n), FORM, resume=True)
+    write_vectors(
+        path, lambda saved: starts.append(saved.rows) or all_rows(saved), FORM, resume=True
+    )
     assert starts[0] < 30
     assert_complete(path)
 
@@ -181,22 +189,152 @@ def test_part_damaged_during_the_run_is_detected(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         write_vectors(path, fail_at(30, KeyboardInterrupt), FORM)
 
-    def rows(start: int) -> Iterator[VectorRow]:
-        yield from ROWS[start:]
+    def rows(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
+        yield from all_rows(saved)
         (tmp_path / "v.npz.parts" / "000000.arrow").write_bytes(b"")
 
-    with pytest.raises(OSError, match=r"rows in .* can't be read"):
+    with pytest.raises(OSError, match=r"50 rows in .* are damaged"):
         write_vectors(path, rows, FORM, resume=True)
     assert not path.exists()
 
 
-@pytest.mark.parametrize("record", [None, "", '{"mod'])
-def test_run_killed_before_its_first_part_starts_over(tmp_path: Path, record: str | None) -> None:
+@pytest.mark.parametrize("leftover", [None, "000000.arrow", ".run.json.01234567.tmp"])
+def test_run_killed_before_its_first_batch_starts_over(
+    tmp_path: Path, leftover: str | None
+) -> None:
+    for resume in (False, True):
+        path = tmp_path / f"{resume}" / "v.arrow"
+        path.with_name("v.arrow.parts").mkdir(parents=True)
+        if leftover:
+            (path.with_name("v.arrow.parts") / leftover).write_text("half")
+        write_vectors(path, all_rows, FORM, resume=resume)
+        assert_rows(path)
+
+
+@pytest.mark.parametrize("record", ["", '{"mod', "[]", "{}", '{"model": "a"}'])
+def test_unreadable_record_of_a_run_is_reported(tmp_path: Path, record: str) -> None:
     path = tmp_path / "v.arrow"
     (tmp_path / "v.arrow.parts").mkdir()
-    if record is not None:
-        (tmp_path / "v.arrow.parts" / "run.json").write_text(record)
+    (tmp_path / "v.arrow.parts" / "run.json").write_text(record)
+    for resume in (False, True):
+        with pytest.raises(InputError, match=r"run.json is "):
+            write_vectors(path, all_rows, FORM, resume=resume)
+    write_vectors(path, all_rows, FORM, overwrite=True)
+    assert_complete(path)
+
+
+def interrupt_three_times(path: Path) -> list[Path]:
+    """Write parts with rows up to about 15, 30 and 45; return them."""
+    for stop in (15, 30, 45):
+        with pytest.raises(KeyboardInterrupt):
+            write_vectors(path, fail_at(stop, KeyboardInterrupt), FORM, resume=True)
+    return sorted(path.with_name(f"{path.name}.parts").glob("*.arrow"))
+
+
+def zero_the_middle(part: Path) -> None:
+    content = bytearray(part.read_bytes())
+    middle = len(content) // 2
+    content[middle - 500 : middle + 500] = bytes(1000)
+    part.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, zero_the_middle])
+@pytest.mark.parametrize("number", [0, 1, 2])
+@every_format
+def test_rows_of_a_lost_or_damaged_part_are_computed_again(
+    tmp_path: Path, suffix: str, number: int, damage: Callable[[Path], None]
+) -> None:
+    path = tmp_path / f"v{suffix}"
+    damage(interrupt_three_times(path)[number])
+    starts: list[int] = []
+    write_vectors(
+        path, lambda saved: starts.append(saved.rows) or all_rows(saved), FORM, resume=True
+    )
+    assert starts[0] <= 15 * (number + 1)
+    assert_complete(path)
+
+
+def test_every_damaged_byte_is_found_or_harmless(tmp_path: Path) -> None:
+    path = tmp_path / "v.parquet"
+    part = interrupt_three_times(path)[1]
+    copy = tmp_path / "copy"
+    shutil.copytree(part.parent, copy)
+    content = part.read_bytes()
+    for place in range(0, len(content), 37):
+        shutil.copytree(copy, part.parent, dirs_exist_ok=True)
+        part.write_bytes(content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :])
+        write_vectors(path, all_rows, FORM, resume=True, overwrite=True)
+        assert_rows(path)
+
+
+def test_parts_of_another_run_are_ignored(tmp_path: Path) -> None:
+    path, other = tmp_path / "v.npz", tmp_path / "other" / "v.npz"
+    with pytest.raises(KeyboardInterrupt):
+        write_vectors(path, fail_at(15, KeyboardInterrupt), FORM)
+    wrong = [row._replace(vectors=row.vectors + 1) for row in ROWS]
+
+    def rows(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
+        yield from ((row, 0) for row in wrong[saved.rows :])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_vectors(other, rows, FORM)
+    for name in ("000000.arrow", "000001.arrow", "000007.arrow"):
+        part = tmp_path / "v.npz.parts" / name
+        if not part.exists():
+            shutil.copy(tmp_path / "other" / "v.npz.parts" / "000000.arrow", part)
+    shutil.rmtree(tmp_path / "other")
+    write_vectors(path, all_rows, FORM, resume=True)
+    assert_complete(path)
+
+
+@pytest.mark.parametrize("point", ["before the rename", "after the rename", "during the cleanup"])
+@every_format
+def test_run_killed_while_it_is_published_is_complete(
+    tmp_path: Path, suffix: str, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"v{suffix}"
+    publish = parts._Run.publish
+
+    def killed(run: parts._Run, file: str) -> None:
+        if point != "before the rename":
+            (run.folder / file).replace(path)
+        if point == "during the cleanup":
+            for part in run.folder.glob("*.arrow"):
+                part.unlink()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(parts._Run, "publish", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_vectors(path, all_rows, FORM)
+    monkeypatch.setattr(parts._Run, "publish", publish)
+    assert write_vectors(path, fail_at(0, AssertionError), FORM, resume=True) == 50
+    assert_complete(path)
+
+
+def test_published_file_that_was_moved_away_is_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "v.h5"
+    remove = parts._Run.remove
+    monkeypatch.setattr(parts._Run, "remove", lambda run: None)
     write_vectors(path, all_rows, FORM)
+    monkeypatch.setattr(parts._Run, "remove", remove)
+    path.unlink()
+    assert write_vectors(path, all_rows, FORM, resume=True) == 50
+    assert_complete(path)
+
+
+def test_output_that_is_being_written_is_locked(tmp_path: Path) -> None:
+    path = tmp_path / "v.arrow"
+
+    def rows(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
+        for resume in (False, True):
+            with pytest.raises(InputError, match="another process is writing to"):
+                write_vectors(path, all_rows, FORM, resume=resume, overwrite=True)
+        yield from all_rows(saved)
+
+    write_vectors(path, rows, FORM)
     assert_complete(path)
 
 
@@ -229,7 +367,9 @@ def slowly(items):
         yield item
 formats.from_batch = lambda batch: slowly(convert(batch))
 print("started", flush=True)
-parts.write_vectors(Path(sys.argv[1]), lambda n: slowly(rows[n:]), form, resume=True)
+def rows_after(saved):
+    return ((row, 0) for row in slowly(rows[saved.rows:]))
+parts.write_vectors(Path(sys.argv[1]), rows_after, form, resume=True)
 """
 
 
@@ -275,7 +415,7 @@ def test_run_is_resumed_only_with_the_same_settings(tmp_path: Path) -> None:
             path, all_rows, VectorForm(None, 3, "float32"), settings={"model": "a"}, resume=True
         )
     record = json.loads((tmp_path / "v.parquet.parts" / "run.json").read_text())
-    assert record["dtype"] == "float32"
+    assert record["settings"]["dtype"] == "float32"
 
 
 class FailingWriter:
@@ -284,14 +424,14 @@ class FailingWriter:
     def __init__(self, file: pa.NativeFile, schema: pa.Schema) -> None:
         self._file, self._real, self.calls = file, REAL_WRITER(file, schema), 0
 
-    def write_batch(self, batch: pa.RecordBatch) -> None:
+    def write_batch(self, batch: pa.RecordBatch, metadata: dict[str, str]) -> None:
         self.calls += 1
         if self.calls == 4:
             self._file.write(
                 batch.serialize()[:-40]
             )  # bytes written later would complete the batch
             raise OSError(28, "No space left on device")
-        self._real.write_batch(batch)
+        self._real.write_batch(batch, metadata)
 
     def close(self) -> None:
         self._real.close()
@@ -312,7 +452,9 @@ def test_no_batch_is_written_after_a_failed_one(
     monkeypatch.undo()
     monkeypatch.setattr(parts, "BATCH_BYTES", 2500)
     starts: list[int] = []
-    write_vectors(path, lambda n: starts.append(n) or all_rows(n), FORM, resume=True)
+    write_vectors(
+        path, lambda saved: starts.append(saved.rows) or all_rows(saved), FORM, resume=True
+    )
     assert 10 < starts[0] < 20  # three batches were saved
     assert_complete(path)
 
@@ -346,7 +488,7 @@ def test_queue_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         with parts._BackgroundWriter(tmp_path / "v.arrow", FORM.schema) as writer:
             writer._thread.submit(disk_ready.wait)
             for batch in [small] * 3 + [large] + [small] * 20:
-                writer.write(batch)
+                writer.write(batch, {})
                 accepted.append(batch.nbytes)
 
     thread = Thread(target=produce)
@@ -374,7 +516,7 @@ def test_batch_is_complete_after_a_time_limit(
     monkeypatch.setattr(parts, "BATCH_BYTES", 10**9)
     for seconds, count in ((0.0, 50), (1000.0, 1)):
         monkeypatch.setattr(parts, "BATCH_SECONDS", seconds)
-        assert len(list(parts._batches(ROWS, FORM))) == count
+        assert len(list(parts._batches(all_rows(Saved(0, 0)), FORM))) == count
 
 
 def test_existing_file_is_replaced_only_by_a_complete_one(tmp_path: Path) -> None:

@@ -1,15 +1,19 @@
 """A text file in, a file of vectors out."""
 
 import time
+import zlib
+from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
+import elmore
+from elmore.atomic import refuse_existing
 from elmore.errors import InputError
 from elmore.text.lines import read_lines
 from elmore.text.tokenize import TokenizerName, get_tokenizer
-from elmore.vectors.parts import Progress, check_output, write_vectors
+from elmore.vectors.parts import Progress, Saved, check_output, write_vectors
 from elmore.vectors.rows import Dtype, VectorForm, VectorRow
 
 if TYPE_CHECKING:
@@ -53,7 +57,7 @@ def embed_file(
         output: File to write: .parquet, .arrow, .h5 or .hdf5 (the layout of AllenNLP's command),
             or .npz.
         model: What `load` takes, or an `Embedder`, which has its own tokenizer, device and
-            precision. Of an `Embedder`, a resumed run can check only the sizes.
+            precision.
         options: See `load`.
         vocab: See `load`.
         tokenizer: See `load`.
@@ -66,7 +70,8 @@ def embed_file(
         carry_state: Start each sentence from the state at the end of the previous one, as bilm-tf
             does. Slower.
         replace_invalid: Replace bytes that are not UTF-8 by U+FFFD.
-        resume: Continue an interrupted run with the same settings, if there is one.
+        resume: Continue an interrupted run with the same text, weights and settings, if there is
+            one.
         overwrite: Replace an existing file or interrupted run.
         progress: Shows progress: called with an iterable and a description, returns an iterable,
             like `tqdm.tqdm`.
@@ -80,33 +85,46 @@ def embed_file(
         "device": device,
         "precision": precision,
     }
-    settings = {
-        **_identify_text(text),
-        **_identify_model(model, loading),
+    settings: dict[str, Any] = {
+        "elmore_version": elmore.__version__,
         "layers": layers,
         "carry_state": carry_state,
         "replace_invalid": replace_invalid,
     }
-    _check(layers, dtype, resume=resume, carry_state=carry_state)
+    # Everything that can be known without PyTorch and the model is checked before they are loaded.
+    _check(text, layers, dtype, resume=resume, carry_state=carry_state)
     check_output(output, settings, resume=resume, overwrite=overwrite)
     if isinstance(model, Path | str | None):
-        from elmore.embedder import load  # PyTorch: only once the request is known to be valid
+        refuse_existing(output, overwrite=True, inputs=(text, model, options, vocab))
+        get_tokenizer(tokenizer, language)  # raises if it does not exist
+        from elmore.embedder import load
 
         model = load(model, **loading)
+    else:
+        defaults = embed_file.__kwdefaults__ or {}
+        if given := [name for name, value in loading.items() if value != defaults[name]]:
+            raise InputError(f"an Embedder is loaded already; pass {', '.join(given)} to load")
     embedder, words, began = model, 0, time.monotonic()
+    settings |= {
+        "weights_hash": embedder.weights_hash,
+        "tokenizer": embedder.tokenizer,
+        "language": embedder.language,
+        "precision": embedder.precision,
+    }
 
-    def rows_from(start: int) -> Iterator[VectorRow]:
+    def rows_after(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
         nonlocal words
-        lines = islice(read_lines(text, replace_invalid=replace_invalid), start, None)
+        text_crc32s: deque[int] = deque()
+        lines = _lines_after(saved, text, text_crc32s, replace_invalid=replace_invalid)
         stream = embedder.stream(lines, layers=layers, carry_state=carry_state, dtype=dtype)
         shown = stream if progress is None else progress(stream, "sentences embedded")
-        for number, (tokens, vectors) in enumerate(shown, start):
+        for number, (tokens, vectors) in enumerate(shown, saved.rows):
             words += len(tokens)
-            yield VectorRow(number, tokens, vectors)
+            yield VectorRow(number, tokens, vectors), text_crc32s.popleft()
 
     sentences = write_vectors(
         output,
-        rows_from,
+        rows_after,
         VectorForm(embedder.num_layers if layers == "all" else None, embedder.dim, dtype),
         settings=settings,
         resume=resume,
@@ -116,8 +134,14 @@ def embed_file(
     return EmbeddedFile(output, sentences, words, time.monotonic() - began)
 
 
-def _check(layers: "Layers", dtype: Dtype, *, resume: bool, carry_state: bool) -> None:
-    """Raise if something is wrong that can be known without the model."""
+def _check(text: Path, layers: "Layers", dtype: Dtype, *, resume: bool, carry_state: bool) -> None:
+    """Raise if an argument is invalid."""
+    if str(text) != "-":
+        size = text.stat().st_size  # raises FileNotFoundError
+        if text.is_dir():
+            raise InputError(f"{text} is a directory; expected a text file")
+        if text.is_file() and size == 0:
+            raise InputError(f"{text} is empty; expected one sentence per line")
     if resume and carry_state:
         raise InputError("carry_state rules out resume: an interrupted run does not save its state")
     if layers not in ("all", "top", "average") and (type(layers) is not int or layers < 0):
@@ -126,36 +150,20 @@ def _check(layers: "Layers", dtype: Dtype, *, resume: bool, carry_state: bool) -
         raise InputError(f"dtype must be {' or '.join(get_args(Dtype))}, got {dtype!r}")
 
 
-def _identify_text(text: Path) -> dict[str, Any]:
-    """Return what distinguishes this text from another, without reading it."""
-    if str(text) == "-":
-        return {"text": "-"}
-    about = text.stat()
-    if text.is_dir():
-        raise InputError(f"{text} is a directory; expected a text file")
-    if text.is_file() and about.st_size == 0:
-        raise InputError(f"{text} is empty; expected one sentence per line")
-    return {"text": str(text.resolve()), "bytes": about.st_size, "modified": about.st_mtime_ns}
-
-
-def _identify_model(
-    model: "Embedder | Path | str | None", loading: dict[str, Any]
-) -> dict[str, Any]:
-    """Return what distinguishes this model from another, without loading it."""
-    if not isinstance(model, Path | str | None):
-        defaults = embed_file.__kwdefaults__ or {}
-        if given := [name for name, value in loading.items() if value != defaults[name]]:
-            raise InputError(f"an Embedder is loaded already; pass {', '.join(given)} to load")
-        return {"model": "an Embedder"}
-    get_tokenizer(loading["tokenizer"], loading["language"])  # raises if it does not exist
-    files = {"model": model, "options": loading["options"], "vocab": loading["vocab"]}
-    return {
-        **{name: _absolute(file) for name, file in files.items()},
-        **{name: loading[name] for name in ("tokenizer", "language", "precision")},
-    }
-
-
-def _absolute(file: Path | str | None) -> str | None:
-    if file is None:
-        return None
-    return str(Path(file).resolve() if Path(file).exists() else file)  # or the name of a model
+def _lines_after(
+    saved: Saved, text: Path, text_crc32s: deque[int], *, replace_invalid: bool
+) -> Iterator[str]:
+    """Yield the lines that are not saved; append the checksum of the text up to each of them."""
+    lines = read_lines(text, replace_invalid=replace_invalid)
+    crc32 = 0
+    for line in islice(lines, saved.rows):
+        crc32 = zlib.crc32(f"{line}\n".encode(), crc32)
+    if crc32 != saved.text_crc32:
+        raise InputError(
+            f"the first {saved.rows:,} lines of {text} are not those of the interrupted run. "
+            "Resume it with the same text, or use the overwrite option to start over."
+        )
+    for line in lines:
+        crc32 = zlib.crc32(f"{line}\n".encode(), crc32)
+        text_crc32s.append(crc32)
+        yield line

@@ -9,9 +9,10 @@ import shutil
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from io import FileIO
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, overload
 
 import h5py
 import numpy as np
@@ -179,40 +180,94 @@ FORMATS: dict[str, WriteBatches] = {
 """Writers by the suffix of the file."""
 
 
-def read_vectors(path: Path | str) -> Iterator[VectorRow]:
-    """Yield the sentences of a .parquet, .arrow or .npz file that `embed_file` has written.
+@overload
+def read_vectors(path: Path | str) -> Iterator[VectorRow]: ...
+@overload
+def read_vectors(path: Path | str, row: int) -> VectorRow: ...
+def read_vectors(path: Path | str, row: int | None = None) -> Iterator[VectorRow] | VectorRow:
+    """Read the sentences of a file that `embed_file` has written.
 
     Only one row group or record batch is in memory at a time. The vectors of an .arrow file are
-    read-only views of the file, those of a .parquet file read-only views of a row group.
+    read-only views of the file, those of a .parquet file read-only views of a row group. HDF5 files
+    store sentences without their token boundaries, so sentences are split at spaces.
+
+    Args:
+        path: A .parquet, .arrow, .h5, .hdf5 or .npz file.
+        row: Return only this sentence: its line number, from 0, which is also its id.
+
+    Raises:
+        InputError: If the file is not a file of vectors, or has no such row.
     """
     path = Path(path)
     if path.suffix not in _READERS:
         raise InputError(f"{path}: expected a name that ends in {', '.join(_READERS)}")
+    if row is None:
+        return _read_rows(path, None)
+    for found in _read_rows(path, row):
+        return found
+    raise InputError(f"{path} has no row {row}")
+
+
+def _read_rows(path: Path, row: int | None) -> Iterator[VectorRow]:
     try:
-        yield from _READERS[path.suffix](path)
-    except (ValueError, KeyError, zipfile.BadZipFile) as error:
+        yield from _READERS[path.suffix](path, row)
+    except FileNotFoundError:
+        raise
+    except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} is not a {path.suffix} file of vectors ({error})") from error
 
 
-def _read_parquet(path: Path) -> Iterator[VectorRow]:
+def _read_parquet(path: Path, row: int | None) -> Iterator[VectorRow]:
     with pq.ParquetFile(path) as file:
-        for group in range(file.num_row_groups):
-            yield from _rows(file.read_row_group(group).to_batches())
+        sizes = (file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
+        yield from _select(sizes, lambda i: file.read_row_group(i).to_batches(), row)
 
 
-def _read_arrow(path: Path) -> Iterator[VectorRow]:
+def _read_arrow(path: Path, row: int | None) -> Iterator[VectorRow]:
     with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as file:
-        yield from _rows(map(file.get_batch, range(file.num_record_batches)))
+        sizes = (file.get_batch(i).num_rows for i in range(file.num_record_batches))
+        yield from _select(sizes, lambda i: [file.get_batch(i)], row)
 
 
-def _read_npz(path: Path) -> Iterator[VectorRow]:
+def _select(
+    sizes: Iterable[int], read: Callable[[int], Batches], row: int | None
+) -> Iterator[VectorRow]:
+    """Yield all rows, or one of them, from groups of rows with the given sizes."""
+    first = 0
+    for i, size in enumerate(sizes):
+        if row is None:
+            yield from _rows(read(i))
+        elif first <= row < first + size:
+            yield from islice(_rows(read(i)), row - first, row - first + 1)
+        first += size
+
+
+def _read_npz(path: Path, row: int | None) -> Iterator[VectorRow]:
     with np.load(path) as file:
-        for name in file.files:
+        names = file.files if row is None else {f"{row}"}.intersection(file.files)
+        for name in names:
             if not name.endswith(".tokens"):
                 yield VectorRow(int(name), json.loads(str(file[f"{name}.tokens"])), file[name])
 
 
-_READERS = {".parquet": _read_parquet, ".arrow": _read_arrow, ".npz": _read_npz}
+def _read_hdf5(path: Path, row: int | None) -> Iterator[VectorRow]:
+    with h5py.File(path) as file:
+        # A list, because equal sentences have the same key.
+        index = json.loads(file["sentence_to_index"][0], object_pairs_hook=list)
+        sentences = {int(number): sentence for sentence, number in index}
+        ids = sorted(int(name) for name in file if name != "sentence_to_index")
+        for number in ids if row is None else {row}.intersection(ids):
+            tokens = sentences.get(number, "").split(" ")
+            yield VectorRow(number, tokens if tokens != [""] else [], file[f"{number}"][...])
+
+
+_READERS = {
+    ".parquet": _read_parquet,
+    ".arrow": _read_arrow,
+    ".h5": _read_hdf5,
+    ".hdf5": _read_hdf5,
+    ".npz": _read_npz,
+}
 
 
 def _rows(batches: Batches) -> Iterator[VectorRow]:

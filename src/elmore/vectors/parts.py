@@ -1,28 +1,30 @@
 """Write vectors to one file so that a killed run can be resumed.
 
-Rows are appended to an Arrow file in a folder beside the output. Up to its last complete record
-batch, such a file can be read even if its writer was killed, so a resumed run starts after that
-batch, in a second Arrow file. When all rows are there, these parts are converted to the output; an
-.arrow output of an uninterrupted run only has to be moved.
+A run appends record batches with checksums to an Arrow file, in a folder beside the output. A
+resumed run continues after the last intact batch, in a second Arrow file. When all rows are there,
+these parts are converted to the output; an .arrow output of an uninterrupted run is only moved.
 
     vectors.h5.parts/  run.json  000000.arrow  000001.arrow   ->   vectors.h5
 """
 
 import json
 import os
+import secrets
 import time
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from elmore.atomic import refuse_existing
+from elmore.atomic import atomic_file, lock, naming, refuse_existing
 from elmore.errors import InputError
+from elmore.schema import read_json
 from elmore.vectors.formats import FORMATS
 from elmore.vectors.rows import VectorForm, VectorRow, to_batch
 
@@ -32,16 +34,25 @@ BATCH_SECONDS = 5.0
 """A batch is also complete after this time, which is about what a killed run loses."""
 QUEUE_BYTES = 2**28
 """Batches that wait for the disk."""
+_RECORD = "run.json"
 
-RowsFrom = Callable[[int], Iterable[VectorRow]]
-"""Returns all rows except the given number of first ones."""
+
+class Saved(NamedTuple):
+    """What an interrupted run has saved: a number of rows, and a checksum of their text."""
+
+    rows: int
+    text_crc32: int
+
+
+RowsAfter = Callable[[Saved], Iterable[tuple[VectorRow, int]]]
+"""Returns the rows that are not saved, each with the checksum of all text up to it."""
 Progress = Callable[[Iterable[Any], str], Iterable[Any]]
 """Wraps an iterable to show how far it is, like `tqdm.tqdm` or `rich.progress.track`."""
 
 
 def write_vectors(
     path: Path,
-    rows_from: RowsFrom,
+    rows_after: RowsAfter,
     form: VectorForm,
     *,
     settings: Mapping[str, Any] | None = None,
@@ -53,37 +64,37 @@ def write_vectors(
 
     Args:
         path: The suffix selects the format. The file appears when it is complete.
-        rows_from: Called with the number of rows that an interrupted run has saved.
+        rows_after: Called with what an interrupted run has saved; raises if its text differs.
         form: The shape and type of the vectors.
         settings: What the vectors depend on: a run is resumed only if they are the same.
         resume: Continue an interrupted run, if there is one.
         overwrite: Replace a file, or an interrupted run, at `path`.
         progress: Shows the conversion of the parts to the format of the file.
+
+    Raises:
+        InputError: If the arguments do not match what exists, or another process is writing.
     """
     settings = {**(settings or {}), **form._asdict()}
-    check_output(path, settings, resume=resume, overwrite=overwrite)
-    parts = _Parts(path, form)
-    saved = parts.open(settings, resume=resume)
-    try:
-        count = saved + parts.append(rows_from(saved))
-    except BaseException:
-        parts.remove_if_empty()
-        raise
-    if saved == 0 and path.suffix == ".arrow":
-        parts.publish(parts.files()[0])
-    else:
-        parts.convert(count, progress)
-    return count
+    with lock(path), naming(path):
+        check_output(path, settings, resume=resume, overwrite=overwrite)
+        run = _Run(path, form)
+        complete = _read_record(run.folder).get("complete") if resume else None
+        if complete is None or not (path.exists() or (run.folder / complete["file"]).exists()):
+            complete = run.compute(rows_after, settings, resume=resume, progress=progress)
+        run.publish(complete["file"])
+        return complete["rows"]
 
 
 def check_output(path: Path, settings: Mapping[str, Any], *, resume: bool, overwrite: bool) -> None:
     """Raise if `write_vectors` would refuse these arguments."""
     if path.suffix not in FORMATS:
         raise InputError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
-    refuse_existing(path, overwrite=overwrite)
     folder = _folder(path)
-    before = _read_settings(folder)
-    if before is None or (overwrite and not resume):
+    record = {} if overwrite and not resume else _read_record(folder)
+    complete = record.get("complete")
+    if not (complete and resume and not (folder / complete["file"]).exists()):
+        refuse_existing(path, overwrite=overwrite)  # else it is the output of this run
+    if not record:
         return
     if not resume:
         raise InputError(
@@ -91,11 +102,11 @@ def check_output(path: Path, settings: Mapping[str, Any], *, resume: bool, overw
             "overwrite option to start over."
         )
     for name, value in settings.items():
-        if before.get(name) != value:
+        before = record["settings"].get(name)
+        if before != value:
             raise InputError(
-                f"the interrupted run in {folder} has {name} = {before.get(name)!r}, not "
-                f"{value!r}. Resume it with the same settings, or use the overwrite option "
-                "to start over."
+                f"the interrupted run in {folder} has {name} = {before!r}, not {value!r}. Resume "
+                "it with the same settings, or use the overwrite option to start over."
             )
 
 
@@ -103,126 +114,162 @@ def _folder(path: Path) -> Path:
     return path.with_name(f"{path.name}.parts")
 
 
-def _read_settings(folder: Path) -> dict[str, Any] | None:
-    """Return the settings of an interrupted run, or None if there is nothing to resume."""
-    try:
-        return json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
-        return None  # written before any part, and removed before them
+def _read_record(folder: Path) -> dict[str, Any]:
+    """Return the settings of a run and, if there is one, its complete file; {} without a run."""
+    path = folder / _RECORD
+    if not path.exists():
+        return {}
+    record = read_json(path, "the settings of a run")
+    if not {"id", "settings"} <= record.keys():
+        raise InputError(
+            f"{path} is from another version of elmore. Use the overwrite option to start over."
+        )
+    return record
 
 
-class _Parts:
+class _Run:
     """The folder of a run that is not complete."""
 
     def __init__(self, path: Path, form: VectorForm) -> None:
+        self.folder = _folder(path)
         self._path = path
         self._form = form
-        self._folder = _folder(path)
 
-    def open(self, settings: Mapping[str, Any], *, resume: bool) -> int:
-        """Return the number of rows saved by an interrupted run, or make a new folder."""
-        if resume and _read_settings(self._folder) is not None:
-            return self._drop_damaged()
-        self._remove()
-        self._folder.mkdir(parents=True, exist_ok=True)
-        record = json.dumps(settings, indent=2)
-        (self._folder / "run.json").write_text(record, encoding="utf-8")
-        return 0
-
-    def files(self) -> list[Path]:
-        """Return the parts, in order."""
-        return sorted(self._folder.glob("[0-9]*.arrow"))
-
-    def append(self, rows: Iterable[VectorRow]) -> int:
-        """Write rows to a new part; return their number."""
-        count = 0
-        path = self._folder / f"{len(self.files()):06}.arrow"
-        with _BackgroundWriter(path, self._form.schema) as writer:
-            for batch in _batches(rows, self._form):
-                writer.write(batch)
-                count += batch.num_rows
-        return count
-
-    def convert(self, num_rows: int, progress: Progress | None) -> None:
-        """Write the output from the parts."""
-        suffix = self._path.suffix
-        temporary = self._folder / f"output{suffix}"
-        batches: Iterable[pa.RecordBatch] = self._read(num_rows)
-        if progress is not None:
-            batches = progress(batches, f"batches converted to {suffix}")
+    def compute(
+        self,
+        rows_after: RowsAfter,
+        settings: Mapping[str, Any],
+        *,
+        resume: bool,
+        progress: Progress | None,
+    ) -> dict[str, Any]:
+        """Write all rows to one file; return its name in the folder and the number of rows."""
+        record = _read_record(self.folder) if resume else {}
+        if not record:
+            self.remove()
+            record = {"id": secrets.token_hex(8), "settings": settings}
+            self._write_record(record)
+        saved = self._keep_intact(record["id"])
+        count = saved.rows
+        part = self.folder / f"{len(self._parts()):06}.arrow"
         try:
-            FORMATS[suffix](temporary, self._form.schema, batches)
+            with _BackgroundWriter(part, self._form.schema) as writer:
+                for batch, text_crc32 in _batches(rows_after(saved), self._form):
+                    writer.write(batch, {"run": record["id"], "text_crc32": f"{text_crc32}"})
+                    count += batch.num_rows
         except BaseException:
-            temporary.unlink(missing_ok=True)
+            if self._keep_intact(record["id"]).rows == 0:
+                self.remove()
             raise
-        self.publish(temporary)
+        suffix = self._path.suffix
+        output = part
+        if saved.rows or suffix != ".arrow":
+            output = self.folder / f"output{suffix}"
+            batches: Iterable[pa.RecordBatch] = self._read(record["id"], count)
+            if progress is not None:
+                batches = progress(batches, f"batches converted to {suffix}")
+            try:
+                FORMATS[suffix](output, self._form.schema, batches)
+            except BaseException:
+                output.unlink(missing_ok=True)
+                raise
+        with output.open("rb+") as file:
+            os.fsync(file.fileno())  # on disk before the rename makes it visible
+        complete = {"file": output.name, "rows": count}
+        self._write_record({**record, "complete": complete})
+        return complete
 
-    def publish(self, complete: Path) -> None:
-        """Move a complete file to its final place and remove the folder."""
-        if self._path.exists():
-            with complete.open("rb+") as file:  # a power failure must not cost us both files
-                os.fsync(file.fileno())
-        complete.replace(self._path)
-        self._remove()
+    def publish(self, file: str) -> None:
+        """Move the complete file to its final place, unless that is done; delete the folder."""
+        if (self.folder / file).exists():
+            (self.folder / file).replace(self._path)
+        self.remove()
 
-    def remove_if_empty(self) -> None:
-        """Remove the folder if no row is saved."""
-        if self._drop_damaged() == 0:
-            self._remove()
-
-    def _drop_damaged(self) -> int:
-        """Delete parts that do not continue the part before them; return the number of rows."""
-        count = 0
-        for file in self.files():
-            with pa.memory_map(str(file)) as source:
-                batches = list(_complete_batches(source))
-            if batches and batches[0]["id"][0].as_py() == count:
-                count += sum(batch.num_rows for batch in batches)
-            else:
-                file.unlink()
-        return count
-
-    def _read(self, num_rows: int) -> Iterator[pa.RecordBatch]:
-        for file in self.files():
-            with pa.OSFile(str(file)) as source:
-                for batch in _complete_batches(source):
-                    num_rows -= batch.num_rows
-                    yield batch
-        if num_rows:
-            raise OSError(f"{num_rows} rows in {self._folder} can't be read any longer")
-
-    def _remove(self) -> None:
+    def remove(self) -> None:
         """Delete our files, and the folder unless it has others."""
-        (self._folder / "run.json").unlink(missing_ok=True)  # first: no other file counts without
-        for file in [*self.files(), *self._folder.glob("output.*")]:
-            file.unlink()
+        for file in (*self._parts(), *self.folder.glob("output.*"), self.folder / _RECORD):
+            file.unlink(missing_ok=True)  # the record last: until then, the run can be resumed
         with suppress(OSError):
-            self._folder.rmdir()
+            self.folder.rmdir()
+
+    def _write_record(self, record: Mapping[str, Any]) -> None:
+        with atomic_file(self.folder / _RECORD) as temporary:
+            temporary.write_text(json.dumps(record, indent=2), encoding="utf-8")
+
+    def _parts(self) -> list[Path]:
+        return sorted(self.folder.glob("[0-9]*.arrow"))
+
+    def _keep_intact(self, run: str) -> Saved:
+        """Delete parts without intact batches; return what the others have."""
+        saved, used = Saved(0, 0), set()
+        for part, batch, text_crc32 in self._intact_batches(run):
+            saved = Saved(saved.rows + batch.num_rows, text_crc32)
+            used.add(part)
+        for part in set(self._parts()) - used:
+            part.unlink()
+        return saved
+
+    def _read(self, run: str, num_rows: int) -> Iterator[pa.RecordBatch]:
+        for _, batch, _ in self._intact_batches(run):
+            num_rows -= batch.num_rows
+            yield batch
+        if num_rows:
+            raise OSError(
+                f"{num_rows:,} rows in {self.folder} are damaged. Use the resume option to compute "
+                "them again."
+            )
+
+    def _intact_batches(self, run: str) -> Iterator[tuple[Path, pa.RecordBatch, int]]:
+        """Yield batches whose rows follow each other, with their part and the text's checksum."""
+        rows = 0
+        for part in self._parts():
+            with pa.OSFile(str(part)) as source:
+                for batch, metadata in _complete_batches(source, self._form.schema):
+                    intact = metadata.pop("crc32", "") == f"{_crc32(batch, metadata)}"
+                    if not intact or metadata["run"] != run or batch["id"][0].as_py() != rows:
+                        break
+                    rows += batch.num_rows
+                    yield part, batch, int(metadata["text_crc32"])
 
 
-def _complete_batches(source: pa.NativeFile) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of an Arrow file up to its end, or to where its writer was killed."""
+def _crc32(batch: pa.RecordBatch, metadata: Mapping[str, str]) -> int:
+    """Return a checksum of the values of a record batch and its metadata."""
+    crc32 = zlib.crc32(json.dumps(metadata, sort_keys=True).encode())
+    for column in batch.columns:
+        for buffer in filter(None, column.buffers()):
+            crc32 = zlib.crc32(buffer, crc32)
+    return crc32
+
+
+def _complete_batches(
+    source: pa.NativeFile, schema: pa.Schema
+) -> Iterator[tuple[pa.RecordBatch, dict[str, str]]]:
+    """Yield the batches of an Arrow file and their metadata, up to where its writer was killed."""
     try:
         source.seek(8)  # after the magic number, a file is a stream, and that needs no footer
         stream = pa.ipc.open_stream(source)
-        while True:
-            yield stream.read_next_batch()
-    except (StopIteration, pa.ArrowInvalid, OSError):
+        while stream.schema.equals(schema):
+            batch, metadata = stream.read_next_batch_with_custom_metadata()
+            batch.validate(full=True)  # of lengths, for example, which no checksum covers
+            yield batch, {key.decode(): value.decode() for key, value in (metadata or {}).items()}
+    except (StopIteration, UnicodeDecodeError, pa.ArrowException, OSError):
         return
 
 
-def _batches(rows: Iterable[VectorRow], form: VectorForm) -> Iterator[pa.RecordBatch]:
-    """Collect rows to record batches."""
+def _batches(
+    rows: Iterable[tuple[VectorRow, int]], form: VectorForm
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Collect rows to record batches, each with the checksum of the text up to its end."""
     batch: list[VectorRow] = []
-    size, began = 0, time.monotonic()
-    for row in rows:
+    size, began, text_crc32 = 0, time.monotonic(), 0
+    for row, text_crc32 in rows:
         batch.append(row)
         size += row.vectors.nbytes + 64 * (len(row.tokens) + 4)  # about what Python's objects take
         if size >= BATCH_BYTES or time.monotonic() - began >= BATCH_SECONDS:
-            yield to_batch(batch, form)
+            yield to_batch(batch, form), text_crc32
             batch, size, began = [], 0, time.monotonic()
     if batch:
-        yield to_batch(batch, form)
+        yield to_batch(batch, form), text_crc32
 
 
 class _BackgroundWriter:
@@ -231,7 +278,7 @@ class _BackgroundWriter:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._file = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_file(self._file, schema)
-        self._thread = ThreadPoolExecutor(1)
+        self._thread, self._checksum_thread = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
         self._queue: deque[tuple[int, Future[None]]] = deque()
         self._queued_bytes = 0
         self._damaged = False
@@ -251,17 +298,20 @@ class _BackgroundWriter:
                 self._wait()
         finally:
             self._thread.shutdown()
+            self._checksum_thread.shutdown()
             if not self._damaged:
                 self._writer.close()
             self._file.close()
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Add a batch to the queue; wait while the queue is full."""
+    def write(self, batch: pa.RecordBatch, metadata: dict[str, str]) -> None:
+        """Add a batch to the queue; wait while the queue is full. Its checksum is added to it."""
         while self._queue and (
             self._queue[0][1].done() or self._queued_bytes + batch.nbytes > QUEUE_BYTES
         ):
             self._wait()
-        self._queue.append((batch.nbytes, self._thread.submit(self._append, batch)))
+        crc32 = self._checksum_thread.submit(_crc32, batch, metadata)
+        written = self._thread.submit(self._append, batch, crc32, metadata)
+        self._queue.append((batch.nbytes, written))
         self._queued_bytes += batch.nbytes
 
     def _wait(self) -> None:
@@ -269,9 +319,9 @@ class _BackgroundWriter:
         self._queued_bytes -= size
         written.result()
 
-    def _append(self, batch: pa.RecordBatch) -> None:
+    def _append(self, batch: pa.RecordBatch, crc32: Future[int], metadata: dict[str, str]) -> None:
         if self._damaged:
             return  # behind half a batch nothing can be read
         self._damaged = True
-        self._writer.write_batch(batch)
+        self._writer.write_batch(batch, {**metadata, "crc32": f"{crc32.result()}"})
         self._damaged = False

@@ -4,6 +4,7 @@ J layers, W words, D dim.
 """
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -13,6 +14,8 @@ import pyarrow as pa
 from jaxtyping import Float
 
 Dtype = Literal["float32", "float16"]
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class VectorRow(NamedTuple):
@@ -40,12 +43,19 @@ class VectorForm(NamedTuple):
 
 
 def to_batch(rows: Sequence[VectorRow], form: VectorForm) -> pa.RecordBatch:
-    """Return the rows as one record batch, without copying vectors that are contiguous."""
+    """Return the rows as one record batch, without copying vectors that are contiguous.
+
+    Lone surrogates, which UTF-8 does not have, become U+FFFD.
+    """
     schema = form.schema
     lengths = np.array([len(row.tokens) for row in rows], dtype=np.int64)
     ids = pa.array([row.id for row in rows], pa.int64())
-    words = pa.array(list(chain.from_iterable(row.tokens for row in rows)), pa.string())
-    tokens = pa.ListArray.from_arrays(_offsets(lengths), words)
+    words = list(chain.from_iterable(row.tokens for row in rows))
+    try:
+        strings = pa.array(words, pa.string())
+    except UnicodeEncodeError:
+        strings = pa.array([_SURROGATE.sub("\ufffd", word) for word in words], pa.string())
+    tokens = pa.ListArray.from_arrays(_offsets(lengths), strings)
 
     values = _join([row.vectors for row in rows], np.dtype(form.dtype))
     of_row = schema.field("vectors").type
