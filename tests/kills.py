@@ -115,7 +115,8 @@ def run_uninterrupted(folder: Path, command: list[str]) -> list[Change]:
 
 def complete(folder: Path, command: list[str]) -> None:
     """Complete a killed run: resume it or, if it was killed too early to resume, start it again."""
-    if (folder / COMPLETE[command[0]]).exists():
+    cleaned_up = not (folder / "out.h5.parts" / "run.json").exists()
+    if (folder / COMPLETE[command[0]]).exists() and cleaned_up:
         return
     if wait(start(folder, [*command, "--resume"])) and wait(start(folder, command)):
         sys.exit(f"{folder} could not be completed:\n{(folder.parent / 'log.txt').read_text()}")

@@ -100,6 +100,7 @@ def test_resumed_embedding_writes_the_vectors_of_the_model(
     )  # fmt: skip
     expected = embedder.embed([line.split() for line in lines], layers="top")
     for run in runs:
+        assert {path.name for path in run.rglob("*")} <= {"out.h5", "out.h5.parts", ".out.h5.lock"}
         with h5py.File(run / "out.h5") as file:
             assert json.loads(file["sentence_to_index"][0]) == {
                 line: str(i) for i, line in enumerate(lines)

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from elmore.atomic import atomic_file, lock, naming, refuse_existing
+from elmore.atomic import atomic_file, lock, naming, refuse_existing, remove_leftovers
 from elmore.errors import InputError
 from elmore.schema import read_json
 from elmore.vectors.formats import FORMATS
@@ -78,6 +78,7 @@ def write_vectors(
     with lock(path), naming(path):
         check_output(path, settings, resume=resume, overwrite=overwrite)
         run = _Run(path, form)
+        remove_leftovers(run.folder)
         complete = _read_record(run.folder).get("complete") if resume else None
         if complete is None or not (path.exists() or (run.folder / complete["file"]).exists()):
             complete = run.compute(rows_after, settings, resume=resume, progress=progress)
