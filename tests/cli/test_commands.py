@@ -344,6 +344,16 @@ def test_neighbors_of_layer_0_are_the_same_word(run, folder: Path) -> None:
     assert "A [bank] of the river ." in lines[0]
 
 
+def test_neighbors_tokenizes_the_query_in_the_language_of_the_text(run, folder: Path) -> None:
+    """Oracle: the rules of Moses for Korean, which do not split syllables."""
+    Path("text.txt").write_text("\uae40\uc5f0\uc544 \uc120\uc218\n")
+    args = ("--corpus", "text.txt", "-m", "model", "-k", "1", "--language", "ko", "--json")
+    [neighbor] = json.loads(run("neighbors", "[\uae40\uc5f0\uc544] .", *args).out)
+    assert neighbor["word"] in ("\uae40\uc5f0\uc544", "\uc120\uc218")
+    tokens = elmore.tokenize("\uae40\uc5f0\uc544", language="en")
+    assert len(tokens) == 3  # in brackets, these would be refused
+
+
 def test_neighbors_rejects_invalid_input(run, folder: Path) -> None:
     Path("blank.txt").write_text("\n\n")
     args = ("-m", "model", "--corpus")

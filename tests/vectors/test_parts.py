@@ -469,11 +469,29 @@ def test_full_disk_at_the_first_batch_leaves_no_files(
         resource.RLIMIT_FSIZE, (1500, before[1])
     )  # enough for run.json and the schema
     try:
-        with pytest.raises(OSError, match="File too large"):
+        with pytest.raises(OSError, match=r"File too large.*v\.arrow'"):
             write_vectors(tmp_path / "v.arrow", all_rows, FORM)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".h5", ".npz"])
+def test_full_disk_during_conversion_is_reported_with_the_path(tmp_path: Path, suffix: str) -> None:
+    resource = pytest.importorskip("resource")
+    path = tmp_path / f"v{suffix}"
+    with pytest.raises(KeyboardInterrupt):
+        write_vectors(path, fail_at(45, KeyboardInterrupt), FORM)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))  # less than the output
+    try:
+        with pytest.raises(OSError, match=rf"File too large.*v\{suffix}'"):
+            write_vectors(path, all_rows, FORM, resume=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not path.exists()
+    write_vectors(path, all_rows, FORM, resume=True)
+    assert_complete(path)
 
 
 def test_queue_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

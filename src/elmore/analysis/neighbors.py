@@ -54,10 +54,10 @@ class Neighbor(NamedTuple):
     occurrence: Occurrence
 
 
-def parse_query(text: str, tokenizer: TokenizerName = "moses") -> Occurrence:
+def parse_query(text: str, tokenizer: TokenizerName = "moses", language: str = "en") -> Occurrence:
     """Parse a sentence with one word in brackets, such as `They put on a [play] .`."""
     example = "They put on a [play] last night ."
-    return Occurrence(*tokenize_marked(text, get_tokenizer(tokenizer), example))
+    return Occurrence(*tokenize_marked(text, get_tokenizer(tokenizer, language), example))
 
 
 def nearest_neighbors(

@@ -36,9 +36,10 @@ def neighbors(
     from elmore.errors import InputError
     from elmore.text.lines import read_lines
 
-    occurrence = parse_query(query, model.tokenizer)
+    embedder = model.load()
+    occurrence = parse_query(query, embedder.tokenizer, embedder.language)
     lines = with_progress(read_lines(corpus, replace_invalid=replace_invalid), "sentences compared")
-    [results] = nearest_neighbors(model.load(), [occurrence], lines, k=k, layer=layer)
+    [results] = nearest_neighbors(embedder, [occurrence], lines, k=k, layer=layer)
     if not results:
         raise InputError(f"{corpus} has no words to compare; expected one sentence per line")
     if json_output:
