@@ -137,7 +137,7 @@ def command(text: Path, folder: Path, *more: str, **env: object) -> subprocess.C
 
 @pytest.mark.parametrize(
     ("signum", "env"),
-    [(signal.SIGTERM, {}), (signal.SIGKILL, {"SAVE_AT": 17})],
+    [(signal.SIGTERM, {}), (signal.SIGHUP, {}), (signal.SIGKILL, {"SAVE_AT": 17})],
 )
 def test_resumed_run_is_bit_identical_to_an_uninterrupted_one(
     text: Path, tmp_path: Path, signum: int, env: dict
@@ -145,7 +145,7 @@ def test_resumed_run_is_bit_identical_to_an_uninterrupted_one(
     """The run is killed by a real signal and resumed in a new process."""
     assert command(text, tmp_path / "uninterrupted").returncode == 0
     killed = command(text, tmp_path / "killed", STOP_AT=23, SIGNAL=int(signum), **env)
-    assert killed.returncode == (130 if signum == signal.SIGTERM else -9), killed.stderr
+    assert killed.returncode == (-9 if signum == signal.SIGKILL else 130), killed.stderr
     assert checkpoint_files(tmp_path / "killed" / "checkpoints")
     assert not (tmp_path / "killed" / "config.json").exists()
     rejected = command(text, tmp_path / "killed")
@@ -163,7 +163,7 @@ def interrupted_run(text: Path, folder: Path, config: PretrainConfig) -> None:
 
     def report(record: dict) -> None:
         if record.get("step") == 15:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(InterruptedRunError, match="resume the run to continue"):
         pretrain(
@@ -283,7 +283,7 @@ def test_existing_run_is_kept_until_its_replacement_is_complete(
 
     def interrupt(record: dict) -> None:
         if record.get("step") == 10:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(InterruptedRunError):
         run(overwrite=True, report=interrupt)

@@ -1,6 +1,8 @@
 """Encoded corpora. Oracle: the text tokenized and counted in plain Python."""
 
 import lzma
+import subprocess
+import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -140,3 +142,29 @@ def test_text_without_words_is_rejected_and_leaves_no_files(tmp_path: Path, cont
 def test_folder_without_corpus_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not an encoded corpus"):
         Corpus(tmp_path)
+
+
+# Tokenizes without end in two workers, which inherit standard output.
+ENCODE = """
+import sys
+from itertools import repeat
+from pathlib import Path
+from elmore.text import corpus
+
+if __name__ == "__main__":
+    corpus._read_chunks = lambda *_: repeat(["some text"])
+    for number, _ in enumerate(corpus._encode_files([], corpus.TextConfig(), workers=2)):
+        if number == 20:
+            print("running", flush=True)
+"""
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "encode.py"
+    script.write_text(ENCODE)
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"running\n"
+        process.kill()
+        # The end of the file: no process has standard output open any more.
+        assert process.communicate(timeout=30)[0] == b""

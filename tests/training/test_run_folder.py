@@ -86,6 +86,15 @@ def test_metrics_after_the_checkpoint_are_dropped(folder: RunFolder) -> None:
     assert folder.read_metrics() == records[:2]
 
 
+@pytest.mark.parametrize("line", ['{"step": 1', "5", "[1]", "\x00\x00\x00"])
+def test_damaged_line_of_the_metrics_is_named(folder: RunFolder, line: str) -> None:
+    folder.create(Settings())
+    (folder.path / "metrics.jsonl").write_text(f'{{"step": 1}}\n{line}\n{{"step": 2}}\n')
+    for read in (folder.read_metrics, lambda: folder.drop_metrics_after("step", 1)):
+        with pytest.raises(InputError, match=r"metrics.jsonl, line 2 is damaged"):
+            read()
+
+
 def test_newest_intact_checkpoint_is_used(folder: RunFolder) -> None:
     notes: list[dict] = []
     assert folder.newest_checkpoint(notes.append) is None

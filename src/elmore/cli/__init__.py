@@ -3,7 +3,6 @@
 Commands import torch and other slow packages when they run, so that `elmore --help` is fast.
 """
 
-import signal
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -23,7 +22,7 @@ from elmore.cli.pretrain import pretrain
 from elmore.cli.train import train
 from elmore.errors import InputError, MissingExtraError
 from elmore.threads import limit_spinning
-from elmore.training.interruption import InterruptedRunError
+from elmore.training.interruption import InterruptedRunError, handle_signals
 
 app = App(
     name="elmore",
@@ -51,7 +50,7 @@ for command, arguments in _ARGUMENTS.items():
 
 def main() -> None:
     """Run a command. Invalid input prints a one-line error and exits with code 2."""
-    signal.signal(signal.SIGTERM, _terminate)
+    handle_signals(_terminate)
     limit_spinning()
     try:
         app(sys.argv[1:])
@@ -76,5 +75,5 @@ def _fail(message: str) -> NoReturn:
 
 
 def _terminate(*_: object) -> NoReturn:
-    """Handle SIGTERM like Ctrl-C, so that `finally` blocks run and finished work is saved."""
+    """Handle all signals like Ctrl-C, so that `finally` blocks run and finished work is saved."""
     raise KeyboardInterrupt

@@ -60,7 +60,7 @@ def pretrain(
         progress: Wraps the iterator over chunks of 1000 lines while they are encoded.
 
     Raises:
-        InterruptedRunError: If SIGINT or SIGTERM stopped the run. It can be resumed.
+        InterruptedRunError: If a signal stopped the run. It can be resumed.
     """
     config = config or PretrainConfig()
     check_minutes(max_minutes)
@@ -102,7 +102,7 @@ def train(run: Pretraining, report: Report, *, resume: bool) -> None:
     """Train until the run is complete.
 
     Raises:
-        InterruptedRunError: If SIGINT or SIGTERM stopped the run, after it wrote a checkpoint.
+        InterruptedRunError: If a signal stopped the run, after it wrote a checkpoint.
     """
     if resume:
         run.restore(report)

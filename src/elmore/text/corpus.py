@@ -18,8 +18,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
 from itertools import islice
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -221,8 +222,21 @@ def _encode_files(files: Sequence[Path], config: TextConfig, workers: int) -> It
     if workers == 1:
         yield from map(encode, chunks)
         return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    context = get_context("spawn")
+    with ProcessPoolExecutor(workers, context, initializer=_exit_with_parent) as pool:
         yield from prefetch(encode, chunks, ahead=2 * workers, workers=pool)
+
+
+def _exit_with_parent() -> None:
+    """End this worker process when its parent is killed; the queue would keep it waiting."""
+    parent = parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=wait, daemon=True).start()
 
 
 def _write(folder: Path, chunks: Iterable[_Chunk], files: Sequence[Path]) -> None:

@@ -6,6 +6,7 @@ DIR/checkpoints/    what an interrupted run resumes from; removed on completion
 """
 
 import json
+import math
 import platform
 import shutil
 from collections.abc import Callable, Mapping
@@ -107,20 +108,24 @@ class RunFolder:
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Return the lines of metrics.jsonl."""
-        if not self._metrics.exists():
-            return []
-        return [json.loads(line) for line in self._metrics.read_text("utf-8").splitlines()]
+        raw = self._metrics.read_bytes() if self._metrics.exists() else b""
+        records = []
+        # A line without an end was cut off when the process was killed.
+        for number, line in enumerate(raw.splitlines(keepends=True), start=1):
+            if line.endswith(b"\n"):
+                try:
+                    records.append(dict(json.loads(line)))
+                except (ValueError, TypeError) as error:
+                    raise InputError(
+                        f"{self._metrics}, line {number} is damaged ({error}). Delete the line."
+                    ) from error
+        return records
 
     def drop_metrics_after(self, counter: str, last: int) -> None:
         """Drop the lines whose `counter` is above `last`: a resumed run writes them again."""
-        if not self._metrics.exists():
-            return
-        lines = self._metrics.read_text("utf-8").splitlines(keepends=True)
-        # A line without an end was cut off when the process was killed.
-        whole = (line for line in lines if line.endswith("\n"))
-        kept = [line for line in whole if json.loads(line)[counter] <= last]
+        records = [r for r in self.read_metrics() if r.get(counter, math.inf) <= last]
         with atomic_file(self._metrics) as temporary:
-            temporary.write_text("".join(kept), encoding="utf-8")
+            temporary.write_text("".join(f"{json.dumps(r)}\n" for r in records), encoding="utf-8")
 
     def newest_checkpoint(self, report: Report) -> tuple[Path, Checkpoint] | None:
         """Return the newest intact checkpoint and its file; None if the run has not written any.
