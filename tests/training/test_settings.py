@@ -1,7 +1,7 @@
 """Settings. Oracles: the settings before writing; tomllib."""
 
 import tomllib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,6 @@ def test_written_settings_are_read_back(tmp_path: Path) -> None:
         changes=[
             "bilm.cell_clip=none",
             "training.lr=1e-3",
-            'text.language="d\\"e"',
             "training.betas=[0.5, 0.6]",
         ],
     )
@@ -27,6 +26,18 @@ def test_written_settings_are_read_back(tmp_path: Path) -> None:
     assert read_config(tmp_path / "config.toml") == config
     assert config.bilm.cell_clip is None
     assert config.training.betas == (0.5, 0.6)
+
+
+@dataclass
+class Names:
+    name: str = 'a "quoted" \\ name, \u00e9 and \U0001f600'
+    none: str | None = None
+
+
+def test_strings_are_escaped(tmp_path: Path) -> None:
+    write_settings(Names(), tmp_path / "names.toml")
+    written = tomllib.loads((tmp_path / "names.toml").read_text(encoding="utf-8"))
+    assert written == {"name": Names().name, "none": "none"}
 
 
 def test_changes_override_a_recipe(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ Commands import torch and other slow packages when they run, so that `elmore --h
 """
 
 import sys
+import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -51,6 +52,7 @@ for command, arguments in _ARGUMENTS.items():
 def main() -> None:
     """Run a command. Invalid input prints a one-line error and exits with code 2."""
     handle_signals(_terminate)
+    warnings.showwarning = _show_warning
     limit_spinning()
     try:
         app(sys.argv[1:])
@@ -67,6 +69,10 @@ def main() -> None:
         # A missing file or a full disk, for example: not a bug, so no traceback.
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{error.strerror or error}")
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"elmore: {message}", file=sys.stderr)
 
 
 def _fail(message: str) -> NoReturn:

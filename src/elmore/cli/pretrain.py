@@ -8,7 +8,16 @@ from typing import Any, Literal
 
 from cyclopts import Parameter
 
-from elmore.cli.options import Changes, Json, Output, Overwrite, ReplaceInvalid, Resume
+from elmore.cli.options import (
+    Changes,
+    Json,
+    Language,
+    Output,
+    Overwrite,
+    ReplaceInvalid,
+    Resume,
+    Tokenizer,
+)
 
 
 @Parameter(name="*")
@@ -18,6 +27,10 @@ class RunOptions:
 
     changes: Changes = ()
     """Change a setting, as in training.lr=1e-3; may be given several times."""
+
+    tokenizer: Tokenizer = None
+
+    language: Language = None
 
     replace_invalid: ReplaceInvalid = False
 
@@ -45,7 +58,13 @@ class RunOptions:
     @property
     def all_changes(self) -> tuple[str, ...]:
         """Changes of settings, including those that have their own option."""
-        return (*self.changes, *(("text.replace_invalid=true",) if self.replace_invalid else ()))
+        options = {
+            "tokenizer": self.tokenizer,
+            "language": self.language,
+            "replace_invalid": "true" if self.replace_invalid else None,
+        }
+        given = (f"text.{name}={value}" for name, value in options.items() if value)
+        return (*self.changes, *given)
 
     def keywords(self) -> dict[str, Any]:
         """Return the keyword arguments of the functions that do the work."""
@@ -74,8 +93,8 @@ def pretrain(
     Example: `elmore pretrain corpus/*.txt -o runs/mine --size medium --max-minutes 60`
 
     Args:
-        files: Text files: .txt, .gz, .xz, .bz2, .zst; raw text, or tokenized text with --set
-            text.tokenizer=whitespace.
+        files: Text files: .txt, .gz, .xz, .bz2, .zst; raw text, or tokenized text with --tokenizer
+            whitespace.
         output: Folder for the model and the run.
         size: Size of the model; medium by default, unless a recipe sets it.
         recipe: TOML file with settings; the config.toml of a run repeats that run.

@@ -54,15 +54,16 @@ def finetune(
     HDF5 weights, if it is not next to them. Released weights have no softmax, so one is trained
     first while the biLM is frozen, which may take up to `max_minutes`, too.
 
-    The sizes in `config` are replaced by those of the model. The other arguments and the exceptions
-    are those of `pretrain`.
+    The sizes in `config` are replaced by those of the model; tokenizer and language are those of
+    the model unless `config` sets them. The other arguments and the exceptions are those of
+    `pretrain`.
     """
     config = config or PretrainConfig(training=TRAINING, run=RUN)
     check_minutes(max_minutes)
     folder = run_folder(output)
     check_run(folder, config, resume=resume, overwrite=overwrite)
-    bilm, words, provenance, softmax, _ = read_pretrained(model, options=options, with_softmax=True)
-    config = replace(config, bilm=bilm.config)
+    saved = read_pretrained(model, options=options, with_softmax=True)
+    config = replace(config, bilm=saved.bilm.config, text=config.text.for_model(saved.tokenization))
     corpus = encode_corpus(files, cache or CACHE, config.text, workers=workers, progress=progress)
     new_run = partial(
         Pretraining,
@@ -73,10 +74,11 @@ def finetune(
         max_minutes=max_minutes,
     )
     # A new run checks its settings, so it comes before the folder is created.
-    if softmax is not None and words is not None:
-        run = new_run(folder, start=(LanguageModel(bilm, softmax), words))
+    if saved.softmax is not None and saved.vocabulary is not None:
+        start = LanguageModel(saved.bilm, saved.softmax), saved.vocabulary
+        run = new_run(folder, start=start)
     else:
-        start = new_model(config, corpus, bilm.requires_grad_(False))
+        start = new_model(config, corpus, saved.bilm.requires_grad_(False))
         run = new_run(run_folder(output / _SOFTMAX), start=start)
     if not run.heldout:
         raise InputError(
@@ -91,7 +93,11 @@ def finetune(
     before = run.evaluate(all_sentences=True)
     report(before)
     _train(run, report, resume=resume)
-    summary = finish(run, files, report, before=before["heldout"], model=provenance)
+    # Text that was already tokenized does not tell how to tokenize other text.
+    used = config.text.tokenization if config.text.tokenizer != "whitespace" else None
+    tokenization = saved.tokenization or used
+    details = {"before": before["heldout"], "model": saved.provenance}
+    summary = finish(run, files, report, tokenization, **details)
     shutil.rmtree(output / _SOFTMAX, ignore_errors=True)
     return summary
 
@@ -107,10 +113,10 @@ def _train_softmax(
         if not resume:
             folder.create(run.config)
         _train(run, report, resume=resume)
-        finish(run, files, report)
+        finish(run, files, report, tokenization=None)
         report({"note": "the softmax is trained; now the biLM is trained too"})
-    model, vocabulary, _ = read_language_model(folder.path)
-    return model, vocabulary
+    saved = read_language_model(folder.path)
+    return saved.model, saved.vocabulary
 
 
 def _train(run: Pretraining, report: Report, *, resume: bool) -> None:

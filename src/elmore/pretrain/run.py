@@ -6,6 +6,7 @@ DIR/config.json model.safetensors softmax.safetensors vocab.txt   the model
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining
 from elmore.text.corpus import Progress, encode_corpus
+from elmore.text.tokenize import Tokenization
 from elmore.training.interruption import InterruptedRunError, interruption
 from elmore.training.plots import plot_pretraining
 from elmore.training.processes import join_processes
@@ -63,6 +65,7 @@ def pretrain(
         InterruptedRunError: If a signal stopped the run. It can be resumed.
     """
     config = config or PretrainConfig()
+    config = replace(config, text=config.text.for_model(None))
     check_minutes(max_minutes)
     folder = run_folder(output)
     with join_processes(find_device(device)) as processes:
@@ -83,7 +86,9 @@ def pretrain(
             folder.create(config)
         processes.wait()
         train(run, report, resume=resume)
-        return finish(run, files, report) if processes.first else {}
+        if not processes.first:
+            return {}
+        return finish(run, files, report, config.text.tokenization)
 
 
 def run_folder(path: Path) -> RunFolder:
@@ -119,7 +124,11 @@ def train(run: Pretraining, report: Report, *, resume: bool) -> None:
 
 
 def finish(
-    run: Pretraining, files: Sequence[Path], report: Report, **details: object
+    run: Pretraining,
+    files: Sequence[Path],
+    report: Report,
+    tokenization: Tokenization | None,
+    **details: object,
 ) -> dict[str, Any]:
     """Write the summary, with `details`, the plot and the model; return the summary."""
     folder = run.folder
@@ -151,6 +160,7 @@ def finish(
         softmax=run.model.softmax,
         vocabulary=run.vocabulary,
         provenance=summary,
+        tokenization=tokenization,
     )
     folder.finish()
     return summary

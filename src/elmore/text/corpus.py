@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from itertools import islice
@@ -34,7 +34,12 @@ from elmore.text.characters import encode_words
 from elmore.text.lines import read_lines
 from elmore.text.sentences import BOS_WORD, EOS_WORD
 from elmore.text.split import split_sentences
-from elmore.text.tokenize import TokenizerName, get_tokenizer
+from elmore.text.tokenize import (
+    Tokenization,
+    TokenizerName,
+    choose_tokenization,
+    get_tokenizer,
+)
 from elmore.text.vocabulary import UNK_WORD, Vocabulary
 
 Progress = Callable[[Iterator[Any]], Iterator[Any]]
@@ -52,17 +57,32 @@ _TOKENS_PER_CHUNK = 1 << 24
 class TextConfig:
     """How to split text into sentences and tokens."""
 
-    tokenizer: TokenizerName = "moses"
-    """`whitespace` is for text that is already tokenized."""
+    tokenizer: TokenizerName | None = None
+    """`whitespace` is for text that is already tokenized. By default that of the model; `moses` for
+    a new one."""
 
-    language: str = "en"
-    """ISO 639-1 code; selects the rules of the tokenizer and the sentence splitter."""
+    language: str | None = None
+    """ISO 639-1 code; selects the rules of the tokenizer and the sentence splitter. By default that
+    of the model; `en` for a new one."""
 
     sentences: Literal["split", "lines"] = "split"
     """`split` splits each line into sentences; `lines` treats each line as one sentence."""
 
     replace_invalid: bool = False
     """Replace invalid UTF-8 with U+FFFD instead of raising an error."""
+
+    def __post_init__(self) -> None:
+        _ = self.tokenization  # raises if it is invalid
+
+    @property
+    def tokenization(self) -> Tokenization:
+        """Tokenizer and language, with defaults filled in."""
+        return choose_tokenization(None, self.tokenizer, self.language)
+
+    def for_model(self, of_model: Tokenization | None) -> "TextConfig":
+        """Fill in the tokenizer and the language of a model; see `choose_tokenization`."""
+        chosen = choose_tokenization(of_model, self.tokenizer, self.language)
+        return replace(self, tokenizer=chosen.tokenizer, language=chosen.language)
 
 
 def read_sentences(path: Path, config: TextConfig) -> Iterator[list[str]]:
@@ -73,8 +93,9 @@ def read_sentences(path: Path, config: TextConfig) -> Iterator[list[str]]:
 def tokenize_lines(lines: Iterable[str], config: TextConfig) -> Iterator[list[str]]:
     """Yield the tokenized sentences of lines of text; those without words are skipped."""
     tokenize = get_tokenizer(config.tokenizer, config.language)
+    language = config.tokenization.language
     for line in lines:
-        split = split_sentences(line, config.language) if config.sentences == "split" else [line]
+        split = split_sentences(line, language) if config.sentences == "split" else [line]
         yield from filter(None, map(tokenize, split))
 
 
@@ -156,7 +177,8 @@ def encode_corpus(
     Raises:
         InputError: If there are no files, a file is not valid text, or the files have no words.
     """
-    config = config or TextConfig()
+    config = (config or TextConfig()).for_model(None)
+    get_tokenizer(config.tokenizer, config.language)  # raises if spaCy does not support it
     if not files:
         raise InputError("expected at least one text file")
     if workers is not None and workers < 1:

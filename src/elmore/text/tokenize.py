@@ -8,8 +8,9 @@ import re
 import unicodedata
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Literal, get_args
 
 from elmore.errors import InputError, require
 
@@ -33,16 +34,32 @@ _RARE_LETTERS = range(0x1401, 0x166D)
 _BRACKETS = re.compile(r"\[([^\[\]]+)\]")
 
 
-class Tokenization(NamedTuple):
-    """The tokenizer of a text and its language: part of a model's config."""
+@dataclass(frozen=True, slots=True)
+class Tokenization:
+    """How a text was tokenized; a model's config.json records it for the training text.
+
+    Raises:
+        InputError: If the tokenizer or the language is unknown, or Moses cannot split it.
+    """
 
     tokenizer: TokenizerName = "moses"
     language: str = "en"
 
-    @property
-    def split(self) -> Tokenizer:
-        """The function that splits text into tokens."""
-        return get_tokenizer(self.tokenizer, self.language)
+    def __post_init__(self) -> None:
+        if self.tokenizer not in get_args(TokenizerName):
+            raise InputError(
+                f"unknown tokenizer {self.tokenizer!r}; expected moses, whitespace or spacy"
+            )
+        if self.language not in _LANGUAGES:  # sacremoses would silently use English rules
+            raise InputError(
+                f"unknown language {self.language!r}; expected an ISO 639-1 code such as en, de or "
+                "ko. For a language without one, use the code of one with similar punctuation."
+            )
+        if self.tokenizer == "moses" and self.language in _WITHOUT_SPACES:
+            raise InputError(
+                f"Moses splits text at spaces, which {self.language!r} does not write between "
+                "words. Use the tokenizer spacy, or split the text into words and use whitespace."
+            )
 
 
 def choose_tokenization(
@@ -50,10 +67,10 @@ def choose_tokenization(
     tokenizer: TokenizerName | None = None,
     language: str | None = None,
 ) -> Tokenization:
-    """Return how to tokenize text for a model: as it was trained, unless the caller chooses.
+    """Return how to tokenize text for a model: like its training text, unless the caller chooses.
 
-    Warns if the choice differs from a known tokenization of the model. `whitespace` does not,
-    because it is for text that is already tokenized.
+    Warns if the choice differs from the known tokenization of a model, except for `whitespace`,
+    which is for text that is already tokenized.
 
     Args:
         of_model: Tokenization of the model's training text, if known.
@@ -61,13 +78,15 @@ def choose_tokenization(
         language: The caller's choice, if any.
     """
     default = of_model or Tokenization()
-    chosen = Tokenization(tokenizer or default.tokenizer, language or default.language)
-    check_tokenization(*chosen)
+    chosen = Tokenization(
+        default.tokenizer if tokenizer is None else tokenizer,
+        default.language if language is None else language,
+    )
     if of_model and chosen != of_model and chosen.tokenizer != "whitespace":
         warnings.warn(
-            f"the model was trained on text in {of_model.language!r} tokenized by "
-            f"{of_model.tokenizer}; text in {chosen.language!r} tokenized by {chosen.tokenizer} "
-            "may give worse results",
+            f"the model was trained on text that was tokenized by {of_model.tokenizer} for the "
+            f"language {of_model.language}; with {chosen.tokenizer} for {chosen.language}, results "
+            "may be worse",
             stacklevel=3,
         )
     return chosen
@@ -91,28 +110,19 @@ def tokenize(text: str, tokenizer: TokenizerName = "moses", language: str = "en"
     return get_tokenizer(tokenizer, language)(text)
 
 
-def get_tokenizer(tokenizer: TokenizerName = "moses", language: str = "en") -> Tokenizer:
-    """Return a function that splits text into tokens. Raises the errors of `tokenize`."""
-    check_tokenization(tokenizer, language)
-    if tokenizer == "whitespace":
-        return str.split
-    return _moses(language) if tokenizer == "moses" else _spacy(language)
+def get_tokenizer(tokenizer: TokenizerName | None = None, language: str | None = None) -> Tokenizer:
+    """Return a function that splits text into tokens; by default, with Moses for English.
 
-
-def check_tokenization(tokenizer: str, language: str) -> None:
-    """Raise `InputError` if a tokenizer or a language is unknown, or Moses cannot split it."""
-    if tokenizer not in ("moses", "whitespace", "spacy"):
-        raise InputError(f"unknown tokenizer {tokenizer!r}; expected moses, whitespace or spacy")
-    if language not in _LANGUAGES:  # sacremoses would silently use English rules
-        raise InputError(
-            f"unknown language {language!r}; expected an ISO 639-1 code such as en, de or ko. For "
-            "a language without one, use the code of a language with similar punctuation."
-        )
-    if tokenizer == "moses" and language in _WITHOUT_SPACES:
-        raise InputError(
-            f"Moses splits text at spaces, which {language!r} does not write between words. Use "
-            "the tokenizer spacy, or split the text into words and use whitespace."
-        )
+    Raises the errors of `tokenize`.
+    """
+    chosen = choose_tokenization(None, tokenizer, language)
+    match chosen.tokenizer:
+        case "moses":
+            return _moses(chosen.language)
+        case "whitespace":
+            return str.split
+        case "spacy":
+            return _spacy(chosen.language)
 
 
 def tokenize_marked(text: str, split: Tokenizer, example: str) -> tuple[list[str], int]:
