@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 import elmore
-from elmore.checkpoint.directory import CONFIG, write_directory
+from elmore.atomic import lock
+from elmore.checkpoint.directory import CONFIG, SOFTMAX, VOCABULARY, WEIGHTS, write_directory
 from elmore.embedder import find_device
 from elmore.errors import MissingExtraError, require
 from elmore.pretrain.config import PretrainConfig
@@ -28,6 +29,7 @@ from elmore.training.run_folder import Report, RunFolder, hardware_name, write_j
 from elmore.training.settings import check_minutes
 
 CACHE = Path.home() / ".cache" / "elmore"
+SUMMARY, PLOT = "summary.json", "loss.png"
 
 
 def pretrain(
@@ -67,10 +69,12 @@ def pretrain(
     config = config or PretrainConfig()
     config = replace(config, text=config.text.for_model(None))
     check_minutes(max_minutes)
+    if config.run.tensorboard:
+        require("tensorboard", extra="tensorboard")
     folder = run_folder(output)
-    with join_processes(find_device(device)) as processes:
+    with join_processes(find_device(device)) as processes, processes.only_first(lock(output)):
         if processes.first:
-            check_run(folder, config, resume=resume, overwrite=overwrite)
+            folder.check(resume=resume, overwrite=overwrite, inputs=(*files, heldout))
         else:
             report = _ignore  # one process reports for all
         corpus = processes.first_runs_alone(
@@ -93,14 +97,8 @@ def pretrain(
 
 def run_folder(path: Path) -> RunFolder:
     """Return the folder of a run, which ends by writing the model's config.json."""
-    return RunFolder(path, CONFIG)
-
-
-def check_run(folder: RunFolder, config: PretrainConfig, *, resume: bool, overwrite: bool) -> None:
-    """Raise if a run cannot be started or resumed in a folder, before any work is done."""
-    if config.run.tensorboard:
-        require("tensorboard", extra="tensorboard")
-    folder.check(resume=resume, overwrite=overwrite)
+    results = (SUMMARY, PLOT, WEIGHTS, SOFTMAX, VOCABULARY, "events.out.tfevents.*")
+    return RunFolder(path, CONFIG, results)
 
 
 def train(run: Pretraining, report: Report, *, resume: bool) -> None:
@@ -149,9 +147,9 @@ def finish(
         "torch": torch.__version__,
         **details,
     }
-    write_json(folder.path / "summary.json", summary)
+    write_json(folder.path / SUMMARY, summary)
     try:
-        plot_pretraining(records, folder.path / "loss.png")
+        plot_pretraining(records, folder.path / PLOT)
     except MissingExtraError as error:
         report({"note": f"no plot of the loss: {error}"})
     write_directory(

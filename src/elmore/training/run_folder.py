@@ -9,7 +9,7 @@ import json
 import math
 import platform
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from elmore.atomic import atomic_file, atomic_folder, refuse_existing
+from elmore.atomic import atomic_file, atomic_folder, naming, refuse_existing
 from elmore.errors import InputError
 from elmore.training.checkpoints import Checkpoint, checkpoint_files, read_checkpoint
 from elmore.training.settings import write_settings
@@ -33,10 +33,13 @@ class RunFolder:
     Args:
         path: The folder, which need not exist yet.
         last_file: The file that the run writes last. The run is complete once it exists.
+        results: Patterns of the names of all other results. A folder with other files is not
+            overwritten.
     """
 
     path: Path
     last_file: str
+    results: tuple[str, ...] = ("*",)
 
     @property
     def settings(self) -> Path:
@@ -61,18 +64,26 @@ class RunFolder:
     def _previous(self) -> Path:
         return self.path.with_name(f".{self.path.name}.previous")
 
-    def check(self, *, resume: bool, overwrite: bool) -> None:
-        """Raise `InputError` unless a run can be started here, or resumed with `resume`."""
+    def check(
+        self, *, resume: bool, overwrite: bool, inputs: Iterable[Path | str | None] = ()
+    ) -> None:
+        """Raise `InputError` unless a run can be started here, or resumed with `resume`.
+
+        Args:
+            resume: Resume an interrupted run.
+            overwrite: Replace an earlier run.
+            inputs: Files and folders that the run reads and must not replace; None is ignored.
+        """
         if resume:
             if self.complete:
+                self.finish()  # it may have been killed before that
                 raise InputError(f"the run in {self.path} is complete; there is nothing to resume")
             if not self.settings.exists():
                 raise InputError(f"there is no run to resume in {self.path}; start a new one")
             return
-        refuse_existing(self.path, overwrite=overwrite)
-        is_run = self.settings.exists()
-        if self.path.is_file() or (self.path.exists() and not is_run and any(self.path.iterdir())):
-            raise InputError(f"{self.path} is not a run of elmore, so it is not overwritten")
+        own = (self.settings.name, self._metrics.name, self.checkpoints.name, self.last_file)
+        contents = (*own, *self.results)
+        refuse_existing(self.path, overwrite=overwrite, contents=contents, inputs=inputs)
 
     def create(self, settings: Any, files: Mapping[str, Any] | None = None) -> None:
         """Create the folder of a new run with its settings.
@@ -84,14 +95,13 @@ class RunFolder:
             settings: The settings of the run.
             files: Names and contents of JSON files that resuming needs, too.
         """
-        if self.complete and not self._previous.exists():
-            self.path.replace(self._previous)
-        elif self.path.exists():
-            shutil.rmtree(self.path)
         with atomic_folder(self.path) as temporary:  # incomplete, it could not be resumed
             write_settings(settings, temporary / self.settings.name)
             for name, content in (files or {}).items():
                 write_json(temporary / name, content)
+            if self.complete:
+                shutil.rmtree(self._previous, ignore_errors=True)
+                self.path.replace(self._previous)
 
     def require_settings(self, saved: object, current: object) -> None:
         """Raise `InputError` if a run is resumed with other settings than it was started with."""
@@ -103,7 +113,7 @@ class RunFolder:
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         """Append a line to metrics.jsonl."""
-        with self._metrics.open("a", encoding="utf-8") as file:
+        with naming(self._metrics), self._metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
