@@ -44,8 +44,8 @@ def encode_words(
     if len(words) and lengths.max() > width - 2:
         # The same text for all words: Python shows equal warnings only once.
         warnings.warn(
-            f"the model reads only the first {width - 2} bytes of a token, and some are longer. If "
-            "they are not web addresses and the like, check how the text was tokenized.",
+            f"some tokens are longer than {width - 2} bytes, and the model reads only the first "
+            f"{width - 2}. Unless they are URLs, check the tokenizer and the language.",
             stacklevel=2,
         )
         encoded = [word[: width - 2] for word in encoded]
