@@ -1,6 +1,7 @@
 """`elmore pretrain`: train a biLM on text files."""
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -138,20 +139,22 @@ def expand(files: tuple[Path, ...]) -> list[Path]:
 
 def show_record(record: dict[str, Any]) -> None:
     """Print one line of metrics, or a message."""
+    heldout = record.get("heldout")
     if "note" in record:
-        print(record["note"], flush=True)
+        text = record["note"]
     elif "loss" in record:
         left = record["seconds"] * (1 / max(record["progress"], 1e-9) - 1)
-        print(
+        text = (
             f"step {record['step']:,} of {record['steps']:,} ({record['progress']:.0%})  "
             f"loss {record['loss']:.3f}  lr {record['lr']:.2g}  "
-            f"{record['tokens_per_second']:,.0f} tokens/s  {timedelta(seconds=int(left))} left",
-            flush=True,
+            f"{record['tokens_per_second']:,.0f} tokens/s  {timedelta(seconds=int(left))} left"
         )
-    elif record.get("heldout"):
-        heldout = record["heldout"]
-        print(
+    elif heldout:
+        text = (
             f"    held-out perplexity {heldout['average']:.2f} (forward {heldout['forward']:.2f}, "
-            f"backward {heldout['backward']:.2f})",
-            flush=True,
+            f"backward {heldout['backward']:.2f})"
         )
+    else:
+        return
+    with suppress(OSError):  # a terminal or pipe that was closed does not end the training
+        print(text, flush=True)
