@@ -17,6 +17,7 @@ from elmore.text import corpus as corpus_module
 from elmore.text.characters import encode_words
 from elmore.text.corpus import Corpus, TextConfig, encode_corpus
 from elmore.text.split import split_sentences
+from elmore.text.tokenize import Tokenization
 
 TEXT = [
     "Mr. Smith sat by the bank. The bank raised its rates!",
@@ -137,6 +138,17 @@ def test_text_without_words_is_rejected_and_leaves_no_files(tmp_path: Path, cont
     with pytest.raises(InputError, match=r"no words in .*t.txt"):
         encode_corpus([tmp_path / "t.txt"], tmp_path / "c", workers=1)
     assert {path.suffix for path in (tmp_path / "c").iterdir()} == {".lock"}
+
+
+def test_language_without_a_tokenizer_is_checked_once_the_model_is_known() -> None:
+    """Moses cannot split Chinese, but the model may have been trained on split text."""
+    config = TextConfig(language="zh")
+    assert config.for_model(Tokenization("whitespace", "zh")).tokenizer == "whitespace"
+    with pytest.raises(InputError, match="Moses splits text at spaces"):
+        config.for_model(None)
+    for unknown in ({"language": "xx"}, {"tokenizer": "mosses"}):
+        with pytest.raises(InputError, match="unknown"):
+            TextConfig(**unknown)
 
 
 def test_folder_without_corpus_is_rejected(tmp_path: Path) -> None:

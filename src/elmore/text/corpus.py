@@ -72,7 +72,7 @@ class TextConfig:
     """Replace invalid UTF-8 with U+FFFD instead of raising an error."""
 
     def __post_init__(self) -> None:
-        _ = self.tokenization  # raises if it is invalid
+        Tokenization(self.tokenizer or "whitespace", self.language or "en")  # raises if unknown
 
     @property
     def tokenization(self) -> Tokenization:

@@ -96,7 +96,7 @@ def embed_file(
     check_output(output, settings, resume=resume, overwrite=overwrite)
     if isinstance(model, Path | str | None):
         refuse_existing(output, overwrite=True, inputs=(text, model, options, vocab))
-        get_tokenizer(tokenizer, language)  # raises if it does not exist
+        get_tokenizer(tokenizer or "whitespace", language)  # raises if it does not exist
         from elmore.embedder import load
 
         model = load(model, **loading)
