@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import elmore
+from elmore.pretrain import loop
 from tests.cli.conftest import assert_rejected
 
 SETTINGS = [
@@ -95,6 +96,25 @@ def test_invalid_utf8_is_replaced_only_with_the_option(run, text: Path) -> None:
     command = ("pretrain", "bad.txt", "-o", "x", "--size", "tiny", *COMMON)
     assert_rejected(run(*command), "replace_invalid")
     assert run(*command, "--replace-invalid").code == 0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+        RuntimeError("CUDA out of memory. Tried to allocate 9 GiB."),
+    ],
+)
+def test_lack_of_memory_is_one_message(run, text: Path, monkeypatch, error: Exception) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(loop, "BiLM", fail)
+    command = ("pretrain", "a.txt", "-o", "base", "--size", "tiny", *COMMON)
+    assert_rejected(
+        run(*command), f"not enough memory; try a smaller model or smaller batches ({error}"
+    )
 
 
 def test_closed_output_does_not_end_the_training(run, text: Path, monkeypatch) -> None:

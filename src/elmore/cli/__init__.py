@@ -3,6 +3,7 @@
 Commands import torch and other slow packages when they run, so that `elmore --help` is fast.
 """
 
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -49,6 +50,9 @@ for command, arguments in _ARGUMENTS.items():
     app.command(command, usage=usage, help_epilogue="")
 
 
+_OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|not enough memory")
+
+
 def main() -> None:
     """Run a command. Invalid input prints a one-line error and exits with code 2."""
     handle_signals(_terminate)
@@ -69,6 +73,10 @@ def main() -> None:
         # A missing file or a full disk, for example: not a bug, so no traceback.
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{error.strerror or error}")
+    except (MemoryError, RuntimeError) as error:  # PyTorch raises RuntimeError
+        if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(str(error)):
+            raise
+        _fail(f"not enough memory; try a smaller model or smaller batches ({error!s:.200})")
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
