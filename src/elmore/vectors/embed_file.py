@@ -12,14 +12,12 @@ import elmore
 from elmore.atomic import refuse_existing
 from elmore.errors import InputError
 from elmore.text.lines import read_lines
-from elmore.text.tokenize import TokenizerName, get_tokenizer
+from elmore.text.tokenize import get_tokenizer
 from elmore.vectors.parts import Progress, Saved, check_output, write_vectors
 from elmore.vectors.rows import Dtype, VectorForm, VectorRow
 
 if TYPE_CHECKING:
-    import torch
-
-    from elmore.embedder import Embedder, Layers, Precision
+    from elmore.embedder import Embedder, Layers
 
 
 class EmbeddedFile(NamedTuple):
@@ -36,12 +34,6 @@ def embed_file(
     output: Path | str,
     *,
     model: "Embedder | Path | str | None" = None,
-    options: Path | str | None = None,
-    vocab: Path | str | None = None,
-    tokenizer: TokenizerName = "moses",
-    language: str = "en",
-    device: "str | torch.device" = "auto",
-    precision: "Precision" = "fp32",
     layers: "Layers" = "all",
     dtype: Dtype = "float32",
     carry_state: bool = False,
@@ -49,6 +41,7 @@ def embed_file(
     resume: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
+    **load_options: Any,
 ) -> EmbeddedFile:
     """Write the vectors of a text file, one sentence per line, to a file.
 
@@ -56,14 +49,7 @@ def embed_file(
         text: UTF-8, plain, .gz, .xz, .bz2 or .zst; `-` is standard input.
         output: File to write: .parquet, .arrow, .h5 or .hdf5 (the layout of AllenNLP's command),
             or .npz.
-        model: What `load` takes, or an `Embedder`, which has its own tokenizer, device and
-            precision.
-        options: See `load`.
-        vocab: See `load`.
-        tokenizer: See `load`.
-        language: See `load`.
-        device: See `load`.
-        precision: See `load`.
+        model: What `load` takes, or an `Embedder`.
         layers: `all` layers, (J, W, D) for each sentence; `top`, `average` or a layer number,
             (W, D).
         dtype: Type of the vectors in the file.
@@ -75,16 +61,9 @@ def embed_file(
         overwrite: Replace an existing file or interrupted run.
         progress: Shows progress: called with an iterable and a description, returns an iterable,
             like `tqdm.tqdm`.
+        load_options: The other arguments of `load`, such as `tokenizer` and `device`.
     """
     text, output = Path(text), Path(output)
-    loading: dict[str, Any] = {
-        "options": options,
-        "vocab": vocab,
-        "tokenizer": tokenizer,
-        "language": language,
-        "device": device,
-        "precision": precision,
-    }
     settings: dict[str, Any] = {
         "elmore_version": elmore.__version__,
         "layers": layers,
@@ -95,15 +74,17 @@ def embed_file(
     _check(text, layers, dtype, resume=resume, carry_state=carry_state)
     check_output(output, settings, resume=resume, overwrite=overwrite)
     if isinstance(model, Path | str | None):
-        refuse_existing(output, overwrite=True, inputs=(text, model, options, vocab))
-        get_tokenizer(tokenizer, language)  # raises if it does not exist
+        inputs = (text, model, load_options.get("options"), load_options.get("vocab"))
+        refuse_existing(output, overwrite=True, inputs=inputs)
+        get_tokenizer(
+            load_options.get("tokenizer", "moses"), load_options.get("language", "en")
+        )  # raises if it does not exist
         from elmore.embedder import load
 
-        model = load(model, **loading)
-    else:
-        defaults = embed_file.__kwdefaults__ or {}
-        if given := [name for name, value in loading.items() if value != defaults[name]]:
-            raise InputError(f"an Embedder is loaded already; pass {', '.join(given)} to load")
+        model = load(model, **load_options)
+    elif load_options:
+        names = ", ".join(load_options)
+        raise InputError(f"an Embedder is loaded already; pass {names} to load")
     embedder, words, began = model, 0, time.monotonic()
     settings |= {
         "weights_hash": embedder.weights_hash,
