@@ -108,6 +108,8 @@ def read_pretrained(
             bilm = read_hdf5(weights, settings)
             provenance = {"weights": weights.name, "options": settings.name}
             weights_hash = None
+        if vocab is not None and bilm.config.vocab_size is None:
+            raise InputError(f"{vocab}: this model reads characters and needs no vocabulary")
         softmax: Softmax | None = None
         vocabulary: Vocabulary | None
         if with_softmax and (folder / SOFTMAX).is_file():
@@ -208,8 +210,6 @@ def _find_options(weights: Path) -> Path:
 def _read_vocabulary(size: int | None, folder: Path, file: Path | str | None) -> Vocabulary | None:
     """Read the vocabulary of a word-input model, from `file` or else from the model's folder."""
     if size is None:
-        if file is not None:
-            raise InputError(f"{file}: this model reads characters and needs no vocabulary")
         return None
     path = Path(file) if file else folder / VOCABULARY
     if not path.is_file():
