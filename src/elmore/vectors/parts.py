@@ -34,6 +34,8 @@ BATCH_SECONDS = 5.0
 """A batch is also complete after this time, which is about what a killed run loses."""
 QUEUE_BYTES = 2**28
 """Batches that wait for the disk."""
+SYNC_SECONDS = 60.0
+"""A run of this time is synchronized to disk. A shorter one is often faster to repeat."""
 _RECORD = "run.json"
 
 
@@ -158,6 +160,7 @@ class _Run:
             self._write_record(record)
         saved = self._keep_intact(record["id"])
         count = saved.rows
+        began = time.monotonic()
         number = 1 + int(self._parts()[-1].stem) if saved.rows else 0
         part = self.folder / f"{number:06}.arrow"
         try:
@@ -181,8 +184,9 @@ class _Run:
             except BaseException:
                 output.unlink(missing_ok=True)
                 raise
-        with output.open("rb+") as file:
-            os.fsync(file.fileno())  # on disk before the rename makes it visible
+        if saved.rows or self._path.exists() or time.monotonic() - began > SYNC_SECONDS:
+            with output.open("rb+") as file:
+                os.fsync(file.fileno())  # a power failure must not cost a file that is visible
         result = {"file": output.name, "rows": count}
         self._write_record({**record, "result": result})
         return result
