@@ -214,4 +214,6 @@ def read_config(path: Path) -> dict[str, Any]:
     config = read_json(path / CONFIG, what)
     if "bilm" not in config:
         raise InputError(f"{path / CONFIG} does not describe a biLM; expected {what}")
+    if not isinstance(config.setdefault("provenance", {}), dict):
+        raise InputError(f"{path / CONFIG}: expected a table of facts under provenance")
     return config
