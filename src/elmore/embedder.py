@@ -31,7 +31,7 @@ from elmore.text.sentences import (
     batch_sentences,
     check_sentence,
 )
-from elmore.text.tokenize import TokenizerName, get_tokenizer
+from elmore.text.tokenize import TokenizerName, choose_tokenization, get_tokenizer
 from elmore.text.vocabulary import Vocabulary
 from elmore.transfer import to_device
 
@@ -52,8 +52,8 @@ def load(
     vocab: Path | str | None = None,
     device: Device = "auto",
     precision: Precision = "fp32",
-    tokenizer: TokenizerName = "moses",
-    language: str = "en",
+    tokenizer: TokenizerName | None = None,
+    language: str | None = None,
 ) -> "Embedder":
     """Load a model to embed sentences with.
 
@@ -65,8 +65,10 @@ def load(
         device: `auto` uses a GPU if there is one.
         precision: `fp32` is exact; `bf16` halves the memory and keeps about three significant
             digits; `int8`, for CPUs only, is faster still and keeps about two.
-        tokenizer: For sentences given as strings.
-        language: ISO 639-1 code, for the rules of the tokenizer.
+        tokenizer: For sentences given as strings; by default that of the model's training text, or
+            `moses` if it is not known.
+        language: ISO 639-1 code, for the rules of the tokenizer; by default that of the model's
+            training text, or `en` if it is not known.
     """
     return Embedder(
         partial(read_pretrained, model, options=options, vocab=vocab),
@@ -102,17 +104,19 @@ class Embedder:
         provenance: dict[str, Any] | None = None,
         device: Device = "auto",
         precision: Precision = "fp32",
-        tokenizer: TokenizerName = "moses",
-        language: str = "en",
+        tokenizer: TokenizerName | None = None,
+        language: str | None = None,
     ) -> None:
         if precision not in get_args(Precision):
             raise InputError(f"precision must be fp32, bf16 or int8, got {precision!r}")
         self.device = find_device(device)
         self.precision = precision
-        self.tokenizer: TokenizerName = tokenizer
-        self.language = language
         self._source = bilm
         read = _copy(bilm, vocabulary) if isinstance(bilm, BiLM) else bilm()
+        chosen = choose_tokenization(read.tokenization, tokenizer, language)
+        self.tokenizer: TokenizerName = chosen.tokenizer
+        self.language = chosen.language
+        self._tokenization = read.tokenization or (chosen if tokenizer or language else None)
         self.config = read.bilm.config
         self.vocabulary = read.vocabulary
         self.provenance = provenance or read.provenance
@@ -274,6 +278,7 @@ class Embedder:
                 folder,
                 vocabulary=self.vocabulary,
                 provenance=self.provenance,
+                tokenization=self._tokenization,
                 dtype=dtype,
             )
 

@@ -51,7 +51,10 @@ def from_mapping(cls: type[T], values: object, where: str) -> T:
     types_of = get_type_hints(cls)
     for name in values:
         if name not in types_of:
-            near = difflib.get_close_matches(str(name), types_of, n=1)
+            sections = [
+                f"{section}.{name}" for section in types_of if _has(types_of[section], name)
+            ]
+            near = sections or difflib.get_close_matches(str(name), types_of, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(types_of)}"
             raise InputError(f"{where}: unknown setting {name!r}; {hint}")
     for field in fields(cls):  # type: ignore[arg-type]
@@ -64,6 +67,11 @@ def from_mapping(cls: type[T], values: object, where: str) -> T:
             for name, value in values.items()
         }
     )
+
+
+def _has(kind: Any, name: str) -> bool:
+    """Whether a type is a dataclass with this field."""
+    return is_dataclass(kind) and name in {field.name for field in fields(kind)}
 
 
 def _convert(kind: Any, value: Any, where: str) -> Any:
@@ -94,6 +102,7 @@ def check_ranges(
     settings: object,
     *,
     at_least: Mapping[str, float] | None = None,
+    at_most: Mapping[str, float] | None = None,
     positive: Sequence[str] = (),
     below_one: Sequence[str] = (),
 ) -> None:
@@ -103,6 +112,7 @@ def check_ranges(
         section: Name of the settings in messages.
         settings: The dataclass.
         at_least: Settings with their smallest allowed values; None is allowed, too.
+        at_most: Settings with their largest allowed values.
         positive: Settings that must be positive and finite.
         below_one: Settings that must lie in [0, 1), all elements of them if they are tuples.
     """
@@ -114,6 +124,8 @@ def check_ranges(
     for name, minimum in (at_least or {}).items():
         value = getattr(settings, name)
         require(name, value is None or value >= minimum, f"be at least {minimum}")
+    for name, maximum in (at_most or {}).items():
+        require(name, getattr(settings, name) <= maximum, f"be at most {maximum:,}")
     for name in positive:
         require(name, 0 < getattr(settings, name) < math.inf, "be positive and finite")
     for name in below_one:

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from elmore.cli import main
+from elmore.training.interruption import SIGNALS
 
 
 class Result:
@@ -21,14 +22,15 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
 
     def run(*args: object) -> Result:
         monkeypatch.setattr(sys, "argv", ["elmore", *map(str, args)])
-        before = signal.getsignal(signal.SIGTERM)
+        before = {number: signal.getsignal(number) for number in SIGNALS}
         code = 0
         try:
             main()
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
         return Result(code, *capsys.readouterr())
 
     return run

@@ -1,6 +1,9 @@
 """The commands pretrain, perplexity and finetune, end to end. Oracle: known token counts."""
 
+import errno
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,3 +95,13 @@ def test_invalid_utf8_is_replaced_only_with_the_option(run, text: Path) -> None:
     command = ("pretrain", "bad.txt", "-o", "x", "--size", "tiny", *COMMON)
     assert_rejected(run(*command), "replace_invalid")
     assert run(*command, "--replace-invalid").code == 0
+
+
+def test_closed_output_does_not_end_the_training(run, text: Path, monkeypatch) -> None:
+    class Closed(io.StringIO):
+        def write(self, _: str) -> int:
+            raise OSError(errno.EIO, "Input/output error")  # as on a terminal after SIGHUP
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    run("pretrain", "a.txt", "-o", "base", "--size", "tiny", *COMMON)
+    assert elmore.load("base", device="cpu").num_layers == 3

@@ -56,7 +56,7 @@ def test_finetuning_lowers_the_perplexity_of_the_domain(
     assert summary["heldout"]["average"] < 0.5 * summary["before"]["average"]
     sentences = [line.split() for line in heldout.read_text().splitlines()]
     for folder, when in (("base", "before"), ("tuned", "heldout")):
-        model, vocabulary, _ = read_language_model(tmp_path / folder)
+        model, vocabulary, *_ = read_language_model(tmp_path / folder)
         actual = measure_perplexity(model, vocabulary, sentences)
         assert actual.average == pytest.approx(summary[when]["average"], rel=1e-4)
     base, tuned = (read_language_model(tmp_path / name) for name in ("base", "tuned"))

@@ -137,7 +137,7 @@ def command(text: Path, folder: Path, *more: str, **env: object) -> subprocess.C
 
 @pytest.mark.parametrize(
     ("signum", "env"),
-    [(signal.SIGTERM, {}), (signal.SIGKILL, {"SAVE_AT": 17})],
+    [(signal.SIGTERM, {}), (signal.SIGHUP, {}), (signal.SIGKILL, {"SAVE_AT": 17})],
 )
 def test_resumed_run_is_bit_identical_to_an_uninterrupted_one(
     text: Path, tmp_path: Path, signum: int, env: dict
@@ -145,7 +145,7 @@ def test_resumed_run_is_bit_identical_to_an_uninterrupted_one(
     """The run is killed by a real signal and resumed in a new process."""
     assert command(text, tmp_path / "uninterrupted").returncode == 0
     killed = command(text, tmp_path / "killed", STOP_AT=23, SIGNAL=int(signum), **env)
-    assert killed.returncode == (130 if signum == signal.SIGTERM else -9), killed.stderr
+    assert killed.returncode == (-9 if signum == signal.SIGKILL else 130), killed.stderr
     assert checkpoint_files(tmp_path / "killed" / "checkpoints")
     assert not (tmp_path / "killed" / "config.json").exists()
     rejected = command(text, tmp_path / "killed")
@@ -163,7 +163,7 @@ def interrupted_run(text: Path, folder: Path, config: PretrainConfig) -> None:
 
     def report(record: dict) -> None:
         if record.get("step") == 15:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(InterruptedRunError, match="resume the run to continue"):
         pretrain(
@@ -195,6 +195,50 @@ def test_damaged_checkpoint_falls_back_to_the_previous_one(
         [text], tmp_path / "uninterrupted", config, cache=tmp_path / "c", workers=1, device="cpu"
     )
     assert_equal_runs(tmp_path / "uninterrupted", tmp_path / "run")
+
+
+def test_second_run_in_the_same_folder_is_refused(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    """Oracle: an undisturbed run. The lock is that of another process: it belongs to a file."""
+
+    def run(name: str, **more: object) -> None:
+        pretrain(
+            [text], tmp_path / name, config, cache=tmp_path / "c", workers=1, device="cpu", **more
+        )
+
+    def start_again(record: dict) -> None:
+        for options in ({"resume": True}, {"overwrite": True}):
+            with pytest.raises(InputError, match="another process is writing to"):
+                run("run", **options)
+
+    run("run", report=start_again)
+    run("undisturbed")
+    assert_equal_runs(tmp_path / "undisturbed", tmp_path / "run")
+    assert not list(tmp_path.glob(".*.lock"))
+
+
+def test_temporary_files_of_a_killed_run_are_removed(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    interrupted_run(text, tmp_path / "run", config)
+    leftovers = [
+        tmp_path / "run" / "checkpoints" / ".step-000000016.safetensors.0123abcd.tmp",
+        tmp_path / "run" / ".metrics.jsonl.0123abcd.tmp",
+        tmp_path / ".run.0123abcd.tmp",
+    ]
+    for path in leftovers:
+        path.touch()
+    pretrain(
+        [text], tmp_path / "run", config, cache=tmp_path / "c", workers=1, device="cpu", resume=True
+    )
+    assert not any(path.exists() for path in leftovers)
+
+
+def test_run_never_replaces_its_input(text: Path, tmp_path: Path, config: PretrainConfig) -> None:
+    with pytest.raises(InputError, match="would replace the input"):
+        pretrain([text], text.parent, config, cache=tmp_path / "c", overwrite=True)
+    assert text.exists()
 
 
 def test_resuming_with_other_settings_is_rejected(
@@ -283,7 +327,7 @@ def test_existing_run_is_kept_until_its_replacement_is_complete(
 
     def interrupt(record: dict) -> None:
         if record.get("step") == 10:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(InterruptedRunError):
         run(overwrite=True, report=interrupt)
@@ -293,7 +337,7 @@ def test_existing_run_is_kept_until_its_replacement_is_complete(
     assert (tmp_path / "run.previous").exists()
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter.txt").write_text("precious")
-    with pytest.raises(InputError, match="is not a run of elmore"):
+    with pytest.raises(InputError, match="so elmore did not write it"):
         pretrain([text], tmp_path / "home", config, overwrite=True, cache=tmp_path / "c")
     assert (tmp_path / "home" / "letter.txt").exists()
 

@@ -46,10 +46,13 @@ def test_only_boundary_tokens_have_special_ids() -> None:
     assert lower[1:4].tolist() == [b + 1 for b in b"<s>"]
 
 
-def test_words_are_truncated_to_48_bytes() -> None:
+def test_words_are_truncated_to_48_bytes_with_a_warning() -> None:
     hangul = "가" * 17  # 51 bytes: 16 syllables fit
-    assert encode_words([hangul])[0].tolist() == encode_words(["가" * 16])[0].tolist()
-    split = encode_words(["a" + "가" * 16])[0]
+    with pytest.warns(UserWarning, match="some tokens are longer than 48 bytes"):
+        truncated = encode_words(["a", hangul])[1]
+    assert truncated.tolist() == encode_words(["가" * 16])[0].tolist()
+    with pytest.warns(UserWarning, match="some tokens are longer than 48 bytes"):
+        split = encode_words(["a" + "가" * 16])[0]
     assert split[48] == "가".encode()[1] + 1
     assert split[49] == 260
 

@@ -1,6 +1,8 @@
 """Encoded corpora. Oracle: the text tokenized and counted in plain Python."""
 
 import lzma
+import subprocess
+import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +17,7 @@ from elmore.text import corpus as corpus_module
 from elmore.text.characters import encode_words
 from elmore.text.corpus import Corpus, TextConfig, encode_corpus
 from elmore.text.split import split_sentences
+from elmore.text.tokenize import Tokenization
 
 TEXT = [
     "Mr. Smith sat by the bank. The bank raised its rates!",
@@ -137,6 +140,43 @@ def test_text_without_words_is_rejected_and_leaves_no_files(tmp_path: Path, cont
     assert {path.suffix for path in (tmp_path / "c").iterdir()} == {".lock"}
 
 
+def test_language_without_a_tokenizer_is_checked_once_the_model_is_known() -> None:
+    """Moses cannot split Chinese, but the model may have been trained on split text."""
+    config = TextConfig(language="zh")
+    assert config.for_model(Tokenization("whitespace", "zh")).tokenizer == "whitespace"
+    with pytest.raises(InputError, match="Moses splits text at spaces"):
+        config.for_model(None)
+    for unknown in ({"language": "xx"}, {"tokenizer": "mosses"}):
+        with pytest.raises(InputError, match="unknown"):
+            TextConfig(**unknown)
+
+
 def test_folder_without_corpus_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not an encoded corpus"):
         Corpus(tmp_path)
+
+
+# Tokenizes without end in two workers, which inherit standard output.
+ENCODE = """
+import sys
+from itertools import repeat
+from pathlib import Path
+from elmore.text import corpus
+
+if __name__ == "__main__":
+    corpus._read_chunks = lambda *_: repeat(["some text"])
+    for number, _ in enumerate(corpus._encode_files([], corpus.TextConfig(), workers=2)):
+        if number == 20:
+            print("running", flush=True)
+"""
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "encode.py"
+    script.write_text(ENCODE)
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"running\n"
+        process.kill()
+        # The end of the file: no process has standard output open any more.
+        assert process.communicate(timeout=30)[0] == b""

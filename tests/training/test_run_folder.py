@@ -38,8 +38,30 @@ def test_existing_run_is_overwritten_only_with_the_option_and_other_folders_neve
     (tmp_path / "documents").mkdir()
     (tmp_path / "documents" / "letter.txt").touch()
     for path in ("documents", "documents/letter.txt"):
-        with pytest.raises(InputError, match="is not a run of elmore"):
+        with pytest.raises(InputError, match=r"has no config.toml, so elmore did not write it"):
             RunFolder(tmp_path / path, "model.bin").check(resume=False, overwrite=True)
+
+
+def test_run_with_files_of_others_or_with_inputs_is_not_overwritten(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run", "model.bin", ("plot.png", "*.txt"))
+    complete(folder, "old")
+    for name in ("plot.png", "vocab.txt", "metrics.jsonl"):
+        (folder.path / name).touch()
+    folder.check(resume=False, overwrite=True, inputs=(tmp_path / "text.txt", None))
+    for inputs in ((folder.path,), (None, folder.path / "vocab.txt")):
+        with pytest.raises(InputError, match="would replace the input"):
+            folder.check(resume=False, overwrite=True, inputs=inputs)
+    (folder.path / "thesis.tex").touch()
+    with pytest.raises(InputError, match=r"contains thesis.tex, which elmore did not write"):
+        folder.check(resume=False, overwrite=True)
+
+
+def test_failure_before_the_settings_are_written_keeps_the_earlier_run(folder: RunFolder) -> None:
+    complete(folder, "old")
+    with pytest.raises(TypeError):
+        folder.create(Settings(), {"data.json": object()})  # not JSON
+    assert (folder.path / folder.last_file).read_text() == "old"
+    assert [path.name for path in folder.path.parent.iterdir()] == ["run"]
 
 
 def test_only_an_incomplete_run_resumes(folder: RunFolder) -> None:
@@ -48,8 +70,10 @@ def test_only_an_incomplete_run_resumes(folder: RunFolder) -> None:
     folder.create(Settings())
     folder.check(resume=True, overwrite=False)
     complete(folder, "new")
+    folder.checkpoints.mkdir()  # killed before it could be deleted
     with pytest.raises(InputError, match="is complete; there is nothing to resume"):
         folder.check(resume=True, overwrite=False)
+    assert not folder.checkpoints.exists()
 
 
 def test_complete_run_is_kept_until_its_replacement_is_complete(folder: RunFolder) -> None:
@@ -84,6 +108,15 @@ def test_metrics_after_the_checkpoint_are_dropped(folder: RunFolder) -> None:
         file.write(json.dumps(records[0]))  # killed before the end of the line
     folder.drop_metrics_after("step", 2)
     assert folder.read_metrics() == records[:2]
+
+
+@pytest.mark.parametrize("line", ['{"step": 1', "5", "[1]", "\x00\x00\x00"])
+def test_damaged_line_of_the_metrics_is_named(folder: RunFolder, line: str) -> None:
+    folder.create(Settings())
+    (folder.path / "metrics.jsonl").write_text(f'{{"step": 1}}\n{line}\n{{"step": 2}}\n')
+    for read in (folder.read_metrics, lambda: folder.drop_metrics_after("step", 1)):
+        with pytest.raises(InputError, match=r"metrics.jsonl, line 2 is damaged"):
+            read()
 
 
 def test_newest_intact_checkpoint_is_used(folder: RunFolder) -> None:

@@ -1,7 +1,7 @@
 """Settings. Oracles: the settings before writing; tomllib."""
 
 import tomllib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,6 @@ def test_written_settings_are_read_back(tmp_path: Path) -> None:
         changes=[
             "bilm.cell_clip=none",
             "training.lr=1e-3",
-            'text.language="d\\"e"',
             "training.betas=[0.5, 0.6]",
         ],
     )
@@ -27,6 +26,18 @@ def test_written_settings_are_read_back(tmp_path: Path) -> None:
     assert read_config(tmp_path / "config.toml") == config
     assert config.bilm.cell_clip is None
     assert config.training.betas == (0.5, 0.6)
+
+
+@dataclass
+class Names:
+    name: str = 'a "quoted" \\ name, \u00e9 and \U0001f600'
+    none: str | None = None
+
+
+def test_strings_are_escaped(tmp_path: Path) -> None:
+    write_settings(Names(), tmp_path / "names.toml")
+    written = tomllib.loads((tmp_path / "names.toml").read_text(encoding="utf-8"))
+    assert written == {"name": Names().name, "none": "none"}
 
 
 def test_changes_override_a_recipe(tmp_path: Path) -> None:
@@ -44,7 +55,12 @@ def test_changes_override_a_recipe(tmp_path: Path) -> None:
         ("training.lr", "expected section.name=value"),
         ("training.lrr=1", "unknown setting 'lrr'; did you mean 'lr'"),
         ("training.lr=fast", "training: lr: expected float, got 'fast'"),
-        ("lr=1", "unknown setting 'lr'"),
+        ("streams=4", "unknown setting 'streams'; did you mean 'training.streams'"),
+        ("training.window=100_000_000", "training.window must be at most 10,000"),
+        ("training.streams=2_000_000", "training.streams must be at most 1,000,000"),
+        ("training.streams=600_000", "times training.window .20. must be at most 10,000,000"),
+        ("training.negatives=100_000_000", "training.negatives must be at most 10,000,000"),
+        ("vocabulary.max_size=1_000_000_000", "vocabulary.max_size must be at most 100,000,000"),
         ("training=1", "expected a table of settings"),
         ("training.lr.x=1", "expected float"),
         ("training.streams=0", "training.streams must be at least 1"),

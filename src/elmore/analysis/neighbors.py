@@ -54,8 +54,14 @@ class Neighbor(NamedTuple):
     occurrence: Occurrence
 
 
-def parse_query(text: str, tokenizer: TokenizerName = "moses", language: str = "en") -> Occurrence:
-    """Parse a sentence with one word in brackets, such as `They put on a [play] .`."""
+def parse_query(
+    text: str, tokenizer: TokenizerName | None = None, language: str | None = None
+) -> Occurrence:
+    """Parse a sentence with one word in brackets, such as `They put on a [play] .`.
+
+    By default, it is tokenized by Moses for English; pass `embedder.tokenizer` and
+    `embedder.language` for other models.
+    """
     example = "They put on a [play] last night ."
     return Occurrence(*tokenize_marked(text, get_tokenizer(tokenizer, language), example))
 

@@ -27,6 +27,7 @@ from elmore.checkpoint.build import build
 from elmore.checkpoint.hash import hash_weights
 from elmore.errors import InputError
 from elmore.schema import from_mapping, read_json
+from elmore.text.tokenize import Tokenization
 from elmore.text.vocabulary import Vocabulary
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -69,6 +70,7 @@ def write_directory(
     vocabulary: Vocabulary | None = None,
     softmax: Softmax | None = None,
     provenance: Mapping[str, Any] | None = None,
+    tokenization: Tokenization | None = None,
     dtype: Dtype = "float32",
     softmax_dtype: SoftmaxDtype | None = None,
     max_file_bytes: int | None = None,
@@ -83,6 +85,7 @@ def write_directory(
         vocabulary: Input vocabulary of a word-input model, or output vocabulary of the softmax.
         softmax: Output layer of the language model.
         provenance: Where the model comes from, in JSON types.
+        tokenization: Tokenizer and language of the training text, if known.
         dtype: Type of the weights in the file; float16 halves its size.
         softmax_dtype: Type of the softmax weights; `dtype` by default. int8 takes a quarter of the
             size of float32.
@@ -94,6 +97,7 @@ def write_directory(
         "model_type": MODEL_TYPE,
         "elmore_version": elmore.__version__,
         "bilm": asdict(bilm.config),
+        "text": tokenization and asdict(tokenization),
         "provenance": dict(provenance or {}),
     }
     state = _state_dict(bilm, dtype)
@@ -181,6 +185,12 @@ def read_directory(path: Path) -> BiLM:
     weights = chain.from_iterable(map(_read_tensors, files))
     config = from_mapping(BiLMConfig, settings["bilm"], f"{path / CONFIG}: bilm")
     return build(partial(BiLM, config), weights, str(path / WEIGHTS), settings.get("weights_hash"))
+
+
+def read_tokenization(path: Path) -> Tokenization | None:
+    """Read how the training text was tokenized; None if the checkpoint directory does not say."""
+    text = read_config(path).get("text")
+    return text and from_mapping(Tokenization, text, f"{path / CONFIG}: text")
 
 
 def read_softmax(path: Path, vocab_size: int, dim: int) -> Softmax:

@@ -6,15 +6,17 @@ from typing import Any, NamedTuple
 from elmore.bilm.language_model import LanguageModel
 from elmore.checkpoint.pretrained import read_pretrained
 from elmore.errors import InputError
+from elmore.text.tokenize import Tokenization
 from elmore.text.vocabulary import Vocabulary
 
 
 class SavedLanguageModel(NamedTuple):
-    """A language model, its output vocabulary, and the provenance from its config.json."""
+    """A language model, its output vocabulary, and details from its config.json."""
 
     model: LanguageModel
     vocabulary: Vocabulary
     provenance: dict[str, Any]
+    tokenization: Tokenization | None
 
 
 def read_language_model(path: Path) -> SavedLanguageModel:
@@ -30,4 +32,4 @@ def read_language_model(path: Path) -> SavedLanguageModel:
             "written by `elmore pretrain` or `elmore finetune`"
         )
     model = LanguageModel(saved.bilm, saved.softmax).eval()
-    return SavedLanguageModel(model, saved.vocabulary, saved.provenance)
+    return SavedLanguageModel(model, saved.vocabulary, saved.provenance, saved.tokenization)

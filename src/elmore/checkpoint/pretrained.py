@@ -20,9 +20,11 @@ from elmore.checkpoint.directory import (
     read_config,
     read_directory,
     read_softmax,
+    read_tokenization,
 )
 from elmore.checkpoint.hash import hash_weights
 from elmore.errors import InputError
+from elmore.text.tokenize import Tokenization
 from elmore.text.vocabulary import Vocabulary
 
 SHIPPED = Path(elmore.__file__).with_name("models")
@@ -59,6 +61,9 @@ class Pretrained(NamedTuple):
     softmax: Softmax | None
     weights_hash: str
     """The result of `hash_weights` for the biLM."""
+
+    tokenization: Tokenization | None = None
+    """Tokenizer and language of the training text, if known."""
 
 
 def find_model(model: Path | str | None) -> Path:
@@ -100,6 +105,7 @@ def read_pretrained(
             config = read_config(folder)
             bilm, provenance = read_directory(folder), config["provenance"]
             weights_hash = config.get("weights_hash")
+            tokenization = read_tokenization(folder)
         else:
             from elmore.checkpoint.hdf5 import read_hdf5  # h5py is slow to import
 
@@ -107,7 +113,7 @@ def read_pretrained(
             settings = Path(options) if options else _find_options(weights)
             bilm = read_hdf5(weights, settings)
             provenance = {"weights": weights.name, "options": settings.name}
-            weights_hash = None
+            weights_hash = tokenization = None
         size = bilm.config.vocab_size
         if vocab is not None and size is None:
             raise InputError(f"{vocab}: this model reads characters and needs no vocabulary")
@@ -118,7 +124,7 @@ def read_pretrained(
         elif size is not None:
             vocabulary = _read_vocabulary(Path(vocab) if vocab else folder / VOCABULARY, size)
         weights_hash = weights_hash or hash_weights(bilm.state_dict())
-        return Pretrained(bilm, vocabulary, provenance, softmax, weights_hash)
+        return Pretrained(bilm, vocabulary, provenance, softmax, weights_hash, tokenization)
 
 
 @contextmanager

@@ -3,8 +3,8 @@
 Commands import torch and other slow packages when they run, so that `elmore --help` is fast.
 """
 
-import signal
 import sys
+import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -23,7 +23,7 @@ from elmore.cli.pretrain import pretrain
 from elmore.cli.train import train
 from elmore.errors import InputError, MissingExtraError
 from elmore.threads import limit_spinning
-from elmore.training.interruption import InterruptedRunError
+from elmore.training.interruption import InterruptedRunError, handle_signals
 
 app = App(
     name="elmore",
@@ -51,7 +51,8 @@ for command, arguments in _ARGUMENTS.items():
 
 def main() -> None:
     """Run a command. Invalid input prints a one-line error and exits with code 2."""
-    signal.signal(signal.SIGTERM, _terminate)
+    handle_signals(_terminate)
+    warnings.showwarning = _show_warning
     limit_spinning()
     try:
         app(sys.argv[1:])
@@ -70,11 +71,15 @@ def main() -> None:
         _fail(f"{where}{error.strerror or error}")
 
 
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"elmore: {message}", file=sys.stderr)
+
+
 def _fail(message: str) -> NoReturn:
     print(f"elmore: {message}", file=sys.stderr)
     sys.exit(2)
 
 
 def _terminate(*_: object) -> NoReturn:
-    """Handle SIGTERM like Ctrl-C, so that `finally` blocks run and finished work is saved."""
+    """Handle all signals like Ctrl-C, so that `finally` blocks run and finished work is saved."""
     raise KeyboardInterrupt

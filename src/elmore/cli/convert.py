@@ -76,6 +76,7 @@ def convert(
             vocabulary=saved.vocabulary,
             softmax=saved.softmax,
             provenance=saved.provenance,
+            tokenization=saved.tokenization,
             dtype=dtype,
             softmax_dtype=softmax_dtype,
             max_file_bytes=None if max_file_mb is None else int(max_file_mb * 1e6),

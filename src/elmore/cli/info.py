@@ -66,6 +66,7 @@ def _describe_model(model: Path, options: Path | None, vocab: Path | None) -> di
         "vectors": f"{config.num_layers + 1} layers of {2 * config.dim} dimensions per word",
         **asdict(config),
         "weights_hash": saved.weights_hash,
+        **({"text": asdict(saved.tokenization)} if saved.tokenization else {}),
         "provenance": saved.provenance,
     }
 

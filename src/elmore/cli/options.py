@@ -26,6 +26,19 @@ Resume = Annotated[bool, Parameter(negative="", help="Resume an interrupted run.
 Overwrite = Annotated[bool, Parameter(negative="", help="Replace existing output.")]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print the result as JSON.")]
 Changes = Annotated[tuple[str, ...], Parameter(name="--set", consume_multiple=False, negative="")]
+Tokenizer = Annotated[
+    Literal["moses", "whitespace", "spacy"] | None,
+    Parameter(
+        help="Tokenizer of the text; by default that of the model. Use whitespace for text that is "
+        "already tokenized."
+    ),
+]
+Language = Annotated[
+    str | None,
+    Parameter(
+        help="ISO 639-1 code; selects the rules of the tokenizer. By default that of the model."
+    ),
+]
 ReplaceInvalid = Annotated[
     bool, Parameter(negative="", help="Replace invalid UTF-8 and NUL with U+FFFD.")
 ]
@@ -45,11 +58,9 @@ class ModelOptions:
 
     vocab: Vocab = None
 
-    tokenizer: Literal["moses", "whitespace", "spacy"] = "moses"
-    """Tokenizer of the text; whitespace for text that is already tokenized."""
+    tokenizer: Tokenizer = None
 
-    language: str = "en"
-    """ISO 639-1 code; selects the rules of the tokenizer."""
+    language: Language = None
 
     device: str = "auto"
     """Where to compute: auto, cpu, cuda or cuda:NUMBER."""

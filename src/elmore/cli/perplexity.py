@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 from typing import Literal
 
-from elmore.cli.options import Json, ReplaceInvalid
+from elmore.cli.options import Json, Language, ReplaceInvalid, Tokenizer
 
 
 def perplexity(
     model: Path,
     *files: Path,
-    tokenizer: Literal["moses", "whitespace", "spacy"] = "moses",
-    language: str = "en",
+    tokenizer: Tokenizer = None,
+    language: Language = None,
     sentences: Literal["split", "lines"] = "split",
     device: str = "auto",
     replace_invalid: ReplaceInvalid = False,
@@ -26,8 +26,6 @@ def perplexity(
     Args:
         model: Directory written by `elmore pretrain` or `elmore finetune`.
         files: Text files.
-        tokenizer: Tokenizer of the text; whitespace for text that is already tokenized.
-        language: ISO 639-1 code; selects the rules of the tokenizer.
         sentences: Split each line into sentences, or treat each line as one sentence.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
     """
@@ -42,7 +40,7 @@ def perplexity(
     saved = read_language_model(model)
     config = TextConfig(
         tokenizer=tokenizer, language=language, sentences=sentences, replace_invalid=replace_invalid
-    )
+    ).for_model(saved.tokenization)
     text = (words for path in paths for words in read_sentences(path, config))
     result = measure_perplexity(
         saved.model.to(find_device(device)),

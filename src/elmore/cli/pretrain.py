@@ -1,6 +1,7 @@
 """`elmore pretrain`: train a biLM on text files."""
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -8,7 +9,16 @@ from typing import Any, Literal
 
 from cyclopts import Parameter
 
-from elmore.cli.options import Changes, Json, Output, Overwrite, ReplaceInvalid, Resume
+from elmore.cli.options import (
+    Changes,
+    Json,
+    Language,
+    Output,
+    Overwrite,
+    ReplaceInvalid,
+    Resume,
+    Tokenizer,
+)
 
 
 @Parameter(name="*")
@@ -18,6 +28,10 @@ class RunOptions:
 
     changes: Changes = ()
     """Change a setting, as in training.lr=1e-3; may be given several times."""
+
+    tokenizer: Tokenizer = None
+
+    language: Language = None
 
     replace_invalid: ReplaceInvalid = False
 
@@ -45,7 +59,13 @@ class RunOptions:
     @property
     def all_changes(self) -> tuple[str, ...]:
         """Changes of settings, including those that have their own option."""
-        return (*self.changes, *(("text.replace_invalid=true",) if self.replace_invalid else ()))
+        options = {
+            "tokenizer": self.tokenizer,
+            "language": self.language,
+            "replace_invalid": "true" if self.replace_invalid else None,
+        }
+        given = (f"text.{name}={value}" for name, value in options.items() if value)
+        return (*self.changes, *given)
 
     def keywords(self) -> dict[str, Any]:
         """Return the keyword arguments of the functions that do the work."""
@@ -74,8 +94,8 @@ def pretrain(
     Example: `elmore pretrain corpus/*.txt -o runs/mine --size medium --max-minutes 60`
 
     Args:
-        files: Text files: .txt, .gz, .xz, .bz2, .zst; raw text, or tokenized text with --set
-            text.tokenizer=whitespace.
+        files: Text files: .txt, .gz, .xz, .bz2, .zst; raw text, or tokenized text with --tokenizer
+            whitespace.
         output: Folder for the model and the run.
         size: Size of the model; medium by default, unless a recipe sets it.
         recipe: TOML file with settings; the config.toml of a run repeats that run.
@@ -119,20 +139,22 @@ def expand(files: tuple[Path, ...]) -> list[Path]:
 
 def show_record(record: dict[str, Any]) -> None:
     """Print one line of metrics, or a message."""
+    heldout = record.get("heldout")
     if "note" in record:
-        print(record["note"], flush=True)
+        text = record["note"]
     elif "loss" in record:
         left = record["seconds"] * (1 / max(record["progress"], 1e-9) - 1)
-        print(
+        text = (
             f"step {record['step']:,} of {record['steps']:,} ({record['progress']:.0%})  "
             f"loss {record['loss']:.3f}  lr {record['lr']:.2g}  "
-            f"{record['tokens_per_second']:,.0f} tokens/s  {timedelta(seconds=int(left))} left",
-            flush=True,
+            f"{record['tokens_per_second']:,.0f} tokens/s  {timedelta(seconds=int(left))} left"
         )
-    elif record.get("heldout"):
-        heldout = record["heldout"]
-        print(
+    elif heldout:
+        text = (
             f"    held-out perplexity {heldout['average']:.2f} (forward {heldout['forward']:.2f}, "
-            f"backward {heldout['backward']:.2f})",
-            flush=True,
+            f"backward {heldout['backward']:.2f})"
         )
+    else:
+        return
+    with suppress(OSError):  # a terminal or pipe that was closed does not end the training
+        print(text, flush=True)

@@ -11,6 +11,8 @@ from elmore.schema import check_ranges
 from elmore.text.corpus import TextConfig
 from elmore.training.settings import read_settings
 
+_MAX_BATCH_TOKENS = 10**7
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VocabularyConfig:
@@ -23,7 +25,12 @@ class VocabularyConfig:
     """Rarer words are predicted as `<UNK>`."""
 
     def __post_init__(self) -> None:
-        check_ranges("vocabulary", self, at_least={"max_size": 4, "min_count": 1})
+        check_ranges(
+            "vocabulary",
+            self,
+            at_least={"max_size": 4, "min_count": 1},
+            at_most={"max_size": 10**8},
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,9 +94,15 @@ class TrainingConfig:
                 "weight_decay": 0,
                 "seed": 0,
             },
+            at_most={"streams": 10**6, "window": 10**4, "negatives": 10**7},
             positive=("epochs", "lr", "clip_norm", "loss_scale"),
             below_one=("betas", "warmup"),
         )
+        if self.streams * self.window > _MAX_BATCH_TOKENS:
+            raise InputError(
+                f"training.streams ({self.streams}) times training.window ({self.window}) must be "
+                f"at most {_MAX_BATCH_TOKENS:,}"
+            )
         if self.streams % self.accumulate:
             raise InputError(
                 f"training.streams ({self.streams}) must be a multiple of training.accumulate "

@@ -4,22 +4,22 @@ The language model continues training on the domain's text. Held-out sentences g
 overfitting: training stops early, and the weights with the lowest perplexity are kept.
 """
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from elmore.atomic import lock
 from elmore.bilm.language_model import LanguageModel
 from elmore.checkpoint.language_model import read_language_model
-from elmore.checkpoint.pretrained import read_pretrained
+from elmore.checkpoint.pretrained import find_model, read_pretrained
 from elmore.embedder import find_device
-from elmore.errors import InputError
+from elmore.errors import InputError, require
 from elmore.pretrain.config import PretrainConfig, RunConfig, TrainingConfig
 from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining, new_model
-from elmore.pretrain.run import CACHE, check_run, finish, run_folder, train
+from elmore.pretrain.run import CACHE, finish, run_folder, train
 from elmore.text.corpus import Progress, encode_corpus
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.processes import Processes
@@ -28,7 +28,6 @@ from elmore.training.settings import check_minutes, read_settings
 
 TRAINING = TrainingConfig(epochs=10.0, streams=16, lr=1e-3, warmup=0.1)
 RUN = RunConfig(heldout=0.05, evaluations=20, patience=3, log_steps=50)
-_SOFTMAX = "softmax"  # subfolder of the run that trains only the softmax
 
 
 def finetune(
@@ -54,46 +53,58 @@ def finetune(
     HDF5 weights, if it is not next to them. Released weights have no softmax, so one is trained
     first while the biLM is frozen, which may take up to `max_minutes`, too.
 
-    The sizes in `config` are replaced by those of the model. The other arguments and the exceptions
-    are those of `pretrain`.
+    The sizes in `config` are replaced by those of the model; tokenizer and language are those of
+    the model unless `config` sets them. The other arguments and the exceptions are those of
+    `pretrain`.
     """
     config = config or PretrainConfig(training=TRAINING, run=RUN)
     check_minutes(max_minutes)
+    if config.run.tensorboard:
+        require("tensorboard", extra="tensorboard")
     folder = run_folder(output)
-    check_run(folder, config, resume=resume, overwrite=overwrite)
-    bilm, words, provenance, softmax, _ = read_pretrained(model, options=options, with_softmax=True)
-    config = replace(config, bilm=bilm.config)
-    corpus = encode_corpus(files, cache or CACHE, config.text, workers=workers, progress=progress)
-    new_run = partial(
-        Pretraining,
-        config,
-        corpus,
-        processes=Processes(0, 1, find_device(device)),
-        heldout=read_heldout(heldout, config.text, corpus, report) if heldout else None,
-        max_minutes=max_minutes,
-    )
-    # A new run checks its settings, so it comes before the folder is created.
-    if softmax is not None and words is not None:
-        run = new_run(folder, start=(LanguageModel(bilm, softmax), words))
-    else:
-        start = new_model(config, corpus, bilm.requires_grad_(False))
-        run = new_run(run_folder(output / _SOFTMAX), start=start)
-    if not run.heldout:
-        raise InputError(
-            "fine-tuning needs held-out sentences: raise run.heldout, or provide held-out text"
+    with lock(output):
+        inputs = (find_model(model), options, heldout, *files)
+        folder.check(resume=resume, overwrite=overwrite, inputs=inputs)
+        saved = read_pretrained(model, options=options, with_softmax=True)
+        config = replace(
+            config, bilm=saved.bilm.config, text=config.text.for_model(saved.tokenization)
         )
-    if not resume:
-        folder.create(config)
-    if run.folder != folder:
-        start = _train_softmax(run, files, report)
-        del run  # frees its optimizer and its best weights
-        run = new_run(folder, start=start)
-    before = run.evaluate(all_sentences=True)
-    report(before)
-    _train(run, report, resume=resume)
-    summary = finish(run, files, report, before=before["heldout"], model=provenance)
-    shutil.rmtree(output / _SOFTMAX, ignore_errors=True)
-    return summary
+        corpus = encode_corpus(
+            files, cache or CACHE, config.text, workers=workers, progress=progress
+        )
+        new_run = partial(
+            Pretraining,
+            config,
+            corpus,
+            processes=Processes(0, 1, find_device(device)),
+            heldout=read_heldout(heldout, config.text, corpus, report) if heldout else None,
+            max_minutes=max_minutes,
+        )
+        # A new run checks its settings, so it comes before the folder is created.
+        if saved.softmax is not None and saved.vocabulary is not None:
+            start = LanguageModel(saved.bilm, saved.softmax), saved.vocabulary
+            run = new_run(folder, start=start)
+        else:
+            start = new_model(config, corpus, saved.bilm.requires_grad_(False))
+            run = new_run(run_folder(folder.checkpoints / "softmax"), start=start)
+        if not run.heldout:
+            raise InputError(
+                "fine-tuning needs held-out sentences: raise run.heldout, or provide held-out text"
+            )
+        if not resume:
+            folder.create(config)
+        if run.folder != folder:
+            start = _train_softmax(run, files, report)
+            del run  # frees its optimizer and its best weights
+            run = new_run(folder, start=start)
+        before = run.evaluate(all_sentences=True)
+        report(before)
+        _train(run, report, resume=resume)
+        # Text that was already tokenized does not tell how to tokenize other text.
+        used = config.text.tokenization if config.text.tokenizer != "whitespace" else None
+        tokenization = saved.tokenization or used
+        details = {"before": before["heldout"], "model": saved.provenance}
+        return finish(run, files, report, tokenization, **details)
 
 
 def _train_softmax(
@@ -107,10 +118,10 @@ def _train_softmax(
         if not resume:
             folder.create(run.config)
         _train(run, report, resume=resume)
-        finish(run, files, report)
+        finish(run, files, report, tokenization=None)
         report({"note": "the softmax is trained; now the biLM is trained too"})
-    model, vocabulary, _ = read_language_model(folder.path)
-    return model, vocabulary
+    saved = read_language_model(folder.path)
+    return saved.model, saved.vocabulary
 
 
 def _train(run: Pretraining, report: Report, *, resume: bool) -> None:

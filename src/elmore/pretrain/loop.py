@@ -87,7 +87,8 @@ class Pretraining:
         if training.streams > len(self.sentences):
             raise InputError(
                 f"training.streams={training.streams} needs at least {training.streams} "
-                f"sentences; the text has {len(self.sentences)}. Use more text or fewer streams."
+                f"sentences; the text has {len(self.sentences)} that are not held out. Use more "
+                "text or fewer streams."
             )
         self.heldout = heldout if heldout is not None else held_out
         model, self.vocabulary = start or new_model(config, corpus)

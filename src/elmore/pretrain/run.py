@@ -6,19 +6,22 @@ DIR/config.json model.safetensors softmax.safetensors vocab.txt   the model
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import elmore
-from elmore.checkpoint.directory import CONFIG, write_directory
+from elmore.atomic import lock
+from elmore.checkpoint.directory import CONFIG, SOFTMAX, VOCABULARY, WEIGHTS, write_directory
 from elmore.embedder import find_device
 from elmore.errors import MissingExtraError, require
 from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining
 from elmore.text.corpus import Progress, encode_corpus
+from elmore.text.tokenize import Tokenization
 from elmore.training.interruption import InterruptedRunError, interruption
 from elmore.training.plots import plot_pretraining
 from elmore.training.processes import join_processes
@@ -26,6 +29,7 @@ from elmore.training.run_folder import Report, RunFolder, hardware_name, write_j
 from elmore.training.settings import check_minutes
 
 CACHE = Path.home() / ".cache" / "elmore"
+SUMMARY, PLOT = "summary.json", "loss.png"
 
 
 def pretrain(
@@ -60,14 +64,17 @@ def pretrain(
         progress: Wraps the iterator over chunks of 1000 lines while they are encoded.
 
     Raises:
-        InterruptedRunError: If SIGINT or SIGTERM stopped the run. It can be resumed.
+        InterruptedRunError: If a signal stopped the run. It can be resumed.
     """
     config = config or PretrainConfig()
+    config = replace(config, text=config.text.for_model(None))
     check_minutes(max_minutes)
+    if config.run.tensorboard:
+        require("tensorboard", extra="tensorboard")
     folder = run_folder(output)
-    with join_processes(find_device(device)) as processes:
+    with join_processes(find_device(device)) as processes, processes.only_first(lock(output)):
         if processes.first:
-            check_run(folder, config, resume=resume, overwrite=overwrite)
+            folder.check(resume=resume, overwrite=overwrite, inputs=(*files, heldout))
         else:
             report = _ignore  # one process reports for all
         corpus = processes.first_runs_alone(
@@ -83,26 +90,22 @@ def pretrain(
             folder.create(config)
         processes.wait()
         train(run, report, resume=resume)
-        return finish(run, files, report) if processes.first else {}
+        if not processes.first:
+            return {}
+        return finish(run, files, report, config.text.tokenization)
 
 
 def run_folder(path: Path) -> RunFolder:
     """Return the folder of a run, which ends by writing the model's config.json."""
-    return RunFolder(path, CONFIG)
-
-
-def check_run(folder: RunFolder, config: PretrainConfig, *, resume: bool, overwrite: bool) -> None:
-    """Raise if a run cannot be started or resumed in a folder, before any work is done."""
-    if config.run.tensorboard:
-        require("tensorboard", extra="tensorboard")
-    folder.check(resume=resume, overwrite=overwrite)
+    results = (SUMMARY, PLOT, WEIGHTS, SOFTMAX, VOCABULARY, "events.out.tfevents.*")
+    return RunFolder(path, CONFIG, results)
 
 
 def train(run: Pretraining, report: Report, *, resume: bool) -> None:
     """Train until the run is complete.
 
     Raises:
-        InterruptedRunError: If SIGINT or SIGTERM stopped the run, after it wrote a checkpoint.
+        InterruptedRunError: If a signal stopped the run, after it wrote a checkpoint.
     """
     if resume:
         run.restore(report)
@@ -119,7 +122,11 @@ def train(run: Pretraining, report: Report, *, resume: bool) -> None:
 
 
 def finish(
-    run: Pretraining, files: Sequence[Path], report: Report, **details: object
+    run: Pretraining,
+    files: Sequence[Path],
+    report: Report,
+    tokenization: Tokenization | None,
+    **details: object,
 ) -> dict[str, Any]:
     """Write the summary, with `details`, the plot and the model; return the summary."""
     folder = run.folder
@@ -140,9 +147,9 @@ def finish(
         "torch": torch.__version__,
         **details,
     }
-    write_json(folder.path / "summary.json", summary)
+    write_json(folder.path / SUMMARY, summary)
     try:
-        plot_pretraining(records, folder.path / "loss.png")
+        plot_pretraining(records, folder.path / PLOT)
     except MissingExtraError as error:
         report({"note": f"no plot of the loss: {error}"})
     write_directory(
@@ -151,6 +158,7 @@ def finish(
         softmax=run.model.softmax,
         vocabulary=run.vocabulary,
         provenance=summary,
+        tokenization=tokenization,
     )
     folder.finish()
     return summary

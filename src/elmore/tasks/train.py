@@ -86,7 +86,7 @@ def train_task(
             progress bar.
 
     Raises:
-        InterruptedRunError: If SIGINT or SIGTERM stopped the run. It can be resumed.
+        InterruptedRunError: If a signal stopped the run. It can be resumed.
     """
     check_minutes(max_minutes)
     deadline = math.inf if max_minutes is None else time.monotonic() + 60 * max_minutes

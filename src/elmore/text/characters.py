@@ -12,6 +12,7 @@ five special ids follow the 256 bytes:
 N words, C characters.
 """
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
@@ -36,10 +37,19 @@ def encode_words(
     """Return `width` character ids for each word, truncated or padded.
 
     As in the released code, truncation may split a multi-byte character, and lone surrogates, which
-    UTF-8 cannot encode, are dropped.
+    UTF-8 cannot encode, are dropped. Warns if a word is truncated.
     """
-    encoded = [word.encode("utf-8", "ignore")[: width - 2] for word in words]
+    encoded = [word.encode("utf-8", "ignore") for word in words]
     lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(words))
+    if len(words) and lengths.max() > width - 2:
+        # The same text for all words: Python shows equal warnings only once.
+        warnings.warn(
+            f"some tokens are longer than {width - 2} bytes, and the model reads only the first "
+            f"{width - 2}. Unless they are URLs, check the tokenizer and the language.",
+            stacklevel=2,
+        )
+        encoded = [word[: width - 2] for word in encoded]
+        lengths = lengths.clip(max=width - 2)
     ids = np.full((len(words), width), PAD, dtype=np.int64)
     ids[:, 0] = BOW
     is_byte = np.arange(width - 2) < lengths[:, None]

@@ -14,12 +14,13 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from itertools import islice
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -33,7 +34,12 @@ from elmore.text.characters import encode_words
 from elmore.text.lines import read_lines
 from elmore.text.sentences import BOS_WORD, EOS_WORD
 from elmore.text.split import split_sentences
-from elmore.text.tokenize import TokenizerName, get_tokenizer
+from elmore.text.tokenize import (
+    Tokenization,
+    TokenizerName,
+    choose_tokenization,
+    get_tokenizer,
+)
 from elmore.text.vocabulary import UNK_WORD, Vocabulary
 
 Progress = Callable[[Iterator[Any]], Iterator[Any]]
@@ -41,7 +47,7 @@ Progress = Callable[[Iterator[Any]], Iterator[Any]]
 
 BOS, EOS = range(2)
 _SPECIAL_WORDS = (BOS_WORD, EOS_WORD, UNK_WORD)
-_FORMAT = 1  # increase when the encoding of a text changes, so that cached corpora are not reused
+_FORMAT = 2  # increase when the encoding of a text changes, so that cached corpora are not reused
 _LINES_PER_CHUNK = 1000
 _WORDS_PER_CHUNK = 1 << 16
 _TOKENS_PER_CHUNK = 1 << 24
@@ -51,17 +57,32 @@ _TOKENS_PER_CHUNK = 1 << 24
 class TextConfig:
     """How to split text into sentences and tokens."""
 
-    tokenizer: TokenizerName = "moses"
-    """`whitespace` is for text that is already tokenized."""
+    tokenizer: TokenizerName | None = None
+    """`whitespace` is for text that is already tokenized. By default that of the model; `moses` for
+    a new one."""
 
-    language: str = "en"
-    """ISO 639-1 code; selects the rules of the tokenizer and the sentence splitter."""
+    language: str | None = None
+    """ISO 639-1 code; selects the rules of the tokenizer and the sentence splitter. By default that
+    of the model; `en` for a new one."""
 
     sentences: Literal["split", "lines"] = "split"
     """`split` splits each line into sentences; `lines` treats each line as one sentence."""
 
     replace_invalid: bool = False
     """Replace invalid UTF-8 with U+FFFD instead of raising an error."""
+
+    def __post_init__(self) -> None:
+        Tokenization(self.tokenizer or "whitespace", self.language or "en")  # raises if unknown
+
+    @property
+    def tokenization(self) -> Tokenization:
+        """Tokenizer and language, with defaults filled in."""
+        return choose_tokenization(None, self.tokenizer, self.language)
+
+    def for_model(self, of_model: Tokenization | None) -> "TextConfig":
+        """Fill in the tokenizer and the language of a model; see `choose_tokenization`."""
+        chosen = choose_tokenization(of_model, self.tokenizer, self.language)
+        return replace(self, tokenizer=chosen.tokenizer, language=chosen.language)
 
 
 def read_sentences(path: Path, config: TextConfig) -> Iterator[list[str]]:
@@ -72,8 +93,9 @@ def read_sentences(path: Path, config: TextConfig) -> Iterator[list[str]]:
 def tokenize_lines(lines: Iterable[str], config: TextConfig) -> Iterator[list[str]]:
     """Yield the tokenized sentences of lines of text; those without words are skipped."""
     tokenize = get_tokenizer(config.tokenizer, config.language)
+    language = config.tokenization.language
     for line in lines:
-        split = split_sentences(line, config.language) if config.sentences == "split" else [line]
+        split = split_sentences(line, language) if config.sentences == "split" else [line]
         yield from filter(None, map(tokenize, split))
 
 
@@ -155,7 +177,8 @@ def encode_corpus(
     Raises:
         InputError: If there are no files, a file is not valid text, or the files have no words.
     """
-    config = config or TextConfig()
+    config = (config or TextConfig()).for_model(None)
+    get_tokenizer(config.tokenizer, config.language)  # raises if spaCy does not support it
     if not files:
         raise InputError("expected at least one text file")
     if workers is not None and workers < 1:
@@ -221,8 +244,21 @@ def _encode_files(files: Sequence[Path], config: TextConfig, workers: int) -> It
     if workers == 1:
         yield from map(encode, chunks)
         return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    context = get_context("spawn")
+    with ProcessPoolExecutor(workers, context, initializer=_exit_with_parent) as pool:
         yield from prefetch(encode, chunks, ahead=2 * workers, workers=pool)
+
+
+def _exit_with_parent() -> None:
+    """End this worker process when its parent is killed; the queue would keep it waiting."""
+    parent = parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=wait, daemon=True).start()
 
 
 def _write(folder: Path, chunks: Iterable[_Chunk], files: Sequence[Path]) -> None:

@@ -5,21 +5,97 @@ models: `don't` becomes `don 't`, `&` stays `&`, and hyphenated words stay whole
 """
 
 import re
+import unicodedata
+import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, get_args
 
 from elmore.errors import InputError, require
 
 TokenizerName = Literal["moses", "whitespace", "spacy"]
 Tokenizer = Callable[[str], list[str]]
 
-_LANGUAGE = re.compile("[a-z]{2,3}")
+# ISO 639-1, and languages without such a code that Moses or spaCy have rules for.
+_LANGUAGES = """
+    aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da
+    de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz
+    ia id ie ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln
+    lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi
+    pl ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm sn so sq sr ss st su sv sw ta te tg th
+    ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
+    dsb grc hsb kmr lij mni tdt yue
+""".split()  # noqa: SIM905
+_WITHOUT_SPACES = ("zh", "yue", "ja")
+# Unified Canadian Aboriginal Syllabics: letters without case that stand in for characters that
+# sacremoses drops (control characters), splits off (combining marks) or uses itself (DOTMULTI).
+_RARE_LETTERS = range(0x1401, 0x166D)
 _BRACKETS = re.compile(r"\[([^\[\]]+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenization:
+    """How a text was tokenized; a model's config.json records it for the training text.
+
+    Raises:
+        InputError: If the tokenizer or the language is unknown, or Moses cannot split it.
+    """
+
+    tokenizer: TokenizerName = "moses"
+    language: str = "en"
+
+    def __post_init__(self) -> None:
+        if self.tokenizer not in get_args(TokenizerName):
+            raise InputError(
+                f"unknown tokenizer {self.tokenizer!r}; expected moses, whitespace or spacy"
+            )
+        if self.language not in _LANGUAGES:  # sacremoses would silently use English rules
+            raise InputError(
+                f"unknown language {self.language!r}; expected an ISO 639-1 code such as en, de or "
+                "ko. For a language without one, use the code of one with similar punctuation."
+            )
+        if self.tokenizer == "moses" and self.language in _WITHOUT_SPACES:
+            raise InputError(
+                f"Moses splits text at spaces, which {self.language!r} does not write between "
+                "words. Use the tokenizer spacy, or split the text into words and use whitespace."
+            )
+
+
+def choose_tokenization(
+    of_model: Tokenization | None,
+    tokenizer: TokenizerName | None = None,
+    language: str | None = None,
+) -> Tokenization:
+    """Return how to tokenize text for a model: like its training text, unless the caller chooses.
+
+    Warns if the choice differs from the known tokenization of a model, except for `whitespace`,
+    which is for text that is already tokenized.
+
+    Args:
+        of_model: Tokenization of the model's training text, if known.
+        tokenizer: The caller's choice, if any.
+        language: The caller's choice, if any.
+    """
+    default = of_model or Tokenization()
+    chosen = Tokenization(
+        default.tokenizer if tokenizer is None else tokenizer,
+        default.language if language is None else language,
+    )
+    if of_model and chosen != of_model and chosen.tokenizer != "whitespace":
+        warnings.warn(
+            f"the model was trained on text that was tokenized by {of_model.tokenizer} for the "
+            f"language {of_model.language}; with {chosen.tokenizer} for {chosen.language}, results "
+            "may be worse",
+            stacklevel=3,
+        )
+    return chosen
 
 
 def tokenize(text: str, tokenizer: TokenizerName = "moses", language: str = "en") -> list[str]:
     """Split text into tokens.
+
+    `moses` and `spacy` normalize text to NFC, so that a letter and its accent are one character.
 
     Args:
         text: One sentence, or any text.
@@ -28,24 +104,25 @@ def tokenize(text: str, tokenizer: TokenizerName = "moses", language: str = "en"
         language: ISO 639-1 code; selects the rules of `moses` and `spacy`.
 
     Raises:
-        InputError: If the tokenizer is unknown, or spaCy does not support the language.
+        InputError: If the tokenizer or the language is unknown, or does not support the other.
         MissingExtraError: If spaCy is not installed.
     """
     return get_tokenizer(tokenizer, language)(text)
 
 
-def get_tokenizer(tokenizer: TokenizerName = "moses", language: str = "en") -> Tokenizer:
-    """Return a function that splits text into tokens. Raises the errors of `tokenize`."""
-    if not _LANGUAGE.fullmatch(language):  # sacremoses would silently use English rules
-        raise InputError(f"language must be an ISO 639 code like en or de, got {language!r}")
-    match tokenizer:
+def get_tokenizer(tokenizer: TokenizerName | None = None, language: str | None = None) -> Tokenizer:
+    """Return a function that splits text into tokens; by default, with Moses for English.
+
+    Raises the errors of `tokenize`.
+    """
+    chosen = choose_tokenization(None, tokenizer, language)
+    match chosen.tokenizer:
         case "moses":
-            return _moses(language)
+            return _moses(chosen.language)
         case "whitespace":
             return str.split
         case "spacy":
-            return _spacy(language)
-    raise InputError(f"unknown tokenizer {tokenizer!r}; expected moses, whitespace or spacy")
+            return _spacy(chosen.language)
 
 
 def tokenize_marked(text: str, split: Tokenizer, example: str) -> tuple[list[str], int]:
@@ -81,6 +158,8 @@ class _Moses:
     The tokens of a piece depend only on the piece, on whether another piece precedes it, and on
     the kind of character that follows. Most pieces of a text repeat, so the cache makes tokenizing
     many times faster.
+
+    Unlike sacremoses, this loses no characters and keeps combining marks with their letter.
     """
 
     _MAX_CACHED = 1 << 18
@@ -94,7 +173,7 @@ class _Moses:
         self._is_lower = cache(self._moses.islower)  # slow: builds a set on each call
 
     def __call__(self, text: str) -> list[str]:
-        pieces = text.split()
+        pieces = unicodedata.normalize("NFC", text).split()
         tokens: list[str] = []
         for i, piece in enumerate(pieces):
             tokens += self._alphanumeric.get(piece) or self._split(pieces, i)
@@ -113,17 +192,38 @@ class _Moses:
         key = (before, piece, after)
         tokens = self._in_context.get(key)
         if tokens is None:
-            # ELMo was trained on text without Moses's escapes such as `&apos;`.
-            tokens = self._moses.tokenize(f"{before}{piece}{after}", escape=False)
-            tokens = tokens[bool(before) : len(tokens) - bool(after)]
+            tokens = self._split_in_context(*key)
             self._in_context[key] = tokens
         return tokens
+
+    def _split_in_context(self, before: str, piece: str, after: str) -> list[str]:
+        marks = "".join({char for char in piece if _is_mark(char)})
+        fragile = (*marks, *{char for char in piece if char < " "}, "DOTMULTI")
+        letters = (chr(i) for i in _RARE_LETTERS if chr(i) not in piece)
+        stand_ins = dict(zip(fragile, letters, strict=False))
+        for original, letter in stand_ins.items():
+            piece = piece.replace(original, letter)
+        # ELMo was trained on text without Moses's escapes such as `&apos;`.
+        tokens = self._moses.tokenize(f"{before}{piece}{after}", escape=False)
+        tokens = tokens[bool(before) : len(tokens) - bool(after)]
+        for original, letter in stand_ins.items():
+            tokens = [token.replace(letter, original) for token in tokens]
+        for i in range(1, len(tokens)):  # marks of a symbol, which Moses has split off
+            word = tokens[i].lstrip(marks)
+            tokens[i - 1] += tokens[i][: len(tokens[i]) - len(word)]
+            tokens[i] = word
+        return [token for token in tokens if token]
 
     def _kind(self, char: str) -> str:
         """Return a character that Moses treats like `char` when it follows a period."""
         if self._is_lower(char):
             return "a"
         return "0" if "0" <= char <= "9" else "A"
+
+
+def _is_mark(char: str) -> bool:
+    """Whether a character belongs to the one before it: an accent, a vowel sign, a joiner."""
+    return unicodedata.category(char).startswith("M") or char in "\u200c\u200d"
 
 
 @cache
@@ -135,6 +235,7 @@ def _spacy(language: str) -> Tokenizer:
         raise InputError(f"spaCy cannot tokenize the language {language!r}: {error}") from error
 
     def split(text: str) -> list[str]:
+        text = unicodedata.normalize("NFC", text)
         return [token.text for token in spacy_tokenizer(text) if not token.is_space]
 
     return split

@@ -1,9 +1,15 @@
-"""Graceful shutdown on Ctrl-C, or on SIGTERM from a scheduler."""
+"""Graceful shutdown on Ctrl-C, SIGTERM from a scheduler, or SIGHUP from a closed terminal."""
 
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+SIGNALS = [
+    signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+"""Signals that stop a run. Windows has no SIGHUP."""
 
 
 class InterruptedRunError(Exception):
@@ -14,9 +20,9 @@ class InterruptedRunError(Exception):
 def interruption(
     on_signal: Callable[[], None] = lambda: None,
 ) -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells whether SIGINT or SIGTERM has been received.
+    """Yield a function that tells whether one of `SIGNALS` has been received.
 
-    The first signal only sets this flag. A second one raises `KeyboardInterrupt`. Outside the main
+    The first one only sets this flag. A second one raises `KeyboardInterrupt`. Outside the main
     thread, where Python delivers no signals, the flag stays unset.
 
     Args:
@@ -33,9 +39,22 @@ def interruption(
     if threading.current_thread() is not threading.main_thread():
         yield received.is_set
         return
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = handle_signals(handle)
     try:
         yield received.is_set
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def handle_signals(handler: Callable[..., object]) -> dict[signal.Signals, Any]:
+    """Handle `SIGNALS`, except those that are ignored, as SIGHUP is by `nohup`.
+
+    Returns:
+        The previous handlers.
+    """
+    return {
+        number: signal.signal(number, handler)
+        for number in SIGNALS
+        if signal.getsignal(number) != signal.SIG_IGN
+    }

@@ -6,9 +6,10 @@ DIR/checkpoints/    what an interrupted run resumes from; removed on completion
 """
 
 import json
+import math
 import platform
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 
 import torch
 
-from elmore.atomic import atomic_file, atomic_folder, refuse_existing
+from elmore.atomic import atomic_file, atomic_folder, naming, refuse_existing
 from elmore.errors import InputError
 from elmore.training.checkpoints import Checkpoint, checkpoint_files, read_checkpoint
 from elmore.training.settings import write_settings
@@ -32,10 +33,13 @@ class RunFolder:
     Args:
         path: The folder, which need not exist yet.
         last_file: The file that the run writes last. The run is complete once it exists.
+        results: Patterns of the names of all other results. A folder with other files is not
+            overwritten.
     """
 
     path: Path
     last_file: str
+    results: tuple[str, ...] = ("*",)
 
     @property
     def settings(self) -> Path:
@@ -60,18 +64,26 @@ class RunFolder:
     def _previous(self) -> Path:
         return self.path.with_name(f".{self.path.name}.previous")
 
-    def check(self, *, resume: bool, overwrite: bool) -> None:
-        """Raise `InputError` unless a run can be started here, or resumed with `resume`."""
+    def check(
+        self, *, resume: bool, overwrite: bool, inputs: Iterable[Path | str | None] = ()
+    ) -> None:
+        """Raise `InputError` unless a run can be started here, or resumed with `resume`.
+
+        Args:
+            resume: Resume an interrupted run.
+            overwrite: Replace an earlier run.
+            inputs: Files and folders that the run reads and must not replace; None is ignored.
+        """
         if resume:
             if self.complete:
+                self.finish()  # it may have been killed before that
                 raise InputError(f"the run in {self.path} is complete; there is nothing to resume")
             if not self.settings.exists():
                 raise InputError(f"there is no run to resume in {self.path}; start a new one")
             return
-        refuse_existing(self.path, overwrite=overwrite)
-        is_run = self.settings.exists()
-        if self.path.is_file() or (self.path.exists() and not is_run and any(self.path.iterdir())):
-            raise InputError(f"{self.path} is not a run of elmore, so it is not overwritten")
+        own = (self.settings.name, self._metrics.name, self.checkpoints.name, self.last_file)
+        contents = (*own, *self.results)
+        refuse_existing(self.path, overwrite=overwrite, contents=contents, inputs=inputs)
 
     def create(self, settings: Any, files: Mapping[str, Any] | None = None) -> None:
         """Create the folder of a new run with its settings.
@@ -83,14 +95,13 @@ class RunFolder:
             settings: The settings of the run.
             files: Names and contents of JSON files that resuming needs, too.
         """
-        if self.complete and not self._previous.exists():
-            self.path.replace(self._previous)
-        elif self.path.exists():
-            shutil.rmtree(self.path)
         with atomic_folder(self.path) as temporary:  # incomplete, it could not be resumed
             write_settings(settings, temporary / self.settings.name)
             for name, content in (files or {}).items():
                 write_json(temporary / name, content)
+            if self.complete:
+                shutil.rmtree(self._previous, ignore_errors=True)
+                self.path.replace(self._previous)
 
     def require_settings(self, saved: object, current: object) -> None:
         """Raise `InputError` if a run is resumed with other settings than it was started with."""
@@ -102,25 +113,29 @@ class RunFolder:
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         """Append a line to metrics.jsonl."""
-        with self._metrics.open("a", encoding="utf-8") as file:
+        with naming(self._metrics), self._metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Return the lines of metrics.jsonl."""
-        if not self._metrics.exists():
-            return []
-        return [json.loads(line) for line in self._metrics.read_text("utf-8").splitlines()]
+        raw = self._metrics.read_bytes() if self._metrics.exists() else b""
+        records = []
+        # A line without an end was cut off when the process was killed.
+        for number, line in enumerate(raw.splitlines(keepends=True), start=1):
+            if line.endswith(b"\n"):
+                try:
+                    records.append(dict(json.loads(line)))
+                except (ValueError, TypeError) as error:
+                    raise InputError(
+                        f"{self._metrics}, line {number} is damaged ({error}). Delete the line."
+                    ) from error
+        return records
 
     def drop_metrics_after(self, counter: str, last: int) -> None:
         """Drop the lines whose `counter` is above `last`: a resumed run writes them again."""
-        if not self._metrics.exists():
-            return
-        lines = self._metrics.read_text("utf-8").splitlines(keepends=True)
-        # A line without an end was cut off when the process was killed.
-        whole = (line for line in lines if line.endswith("\n"))
-        kept = [line for line in whole if json.loads(line)[counter] <= last]
+        records = [r for r in self.read_metrics() if r.get(counter, math.inf) <= last]
         with atomic_file(self._metrics) as temporary:
-            temporary.write_text("".join(kept), encoding="utf-8")
+            temporary.write_text("".join(f"{json.dumps(r)}\n" for r in records), encoding="utf-8")
 
     def newest_checkpoint(self, report: Report) -> tuple[Path, Checkpoint] | None:
         """Return the newest intact checkpoint and its file; None if the run has not written any.

@@ -12,7 +12,7 @@ import elmore
 from elmore.atomic import refuse_existing
 from elmore.errors import InputError
 from elmore.text.lines import read_lines
-from elmore.text.tokenize import get_tokenizer
+from elmore.text.tokenize import TokenizerName, get_tokenizer
 from elmore.vectors.parts import Progress, Saved, check_output, write_vectors
 from elmore.vectors.rows import Dtype, VectorForm, VectorRow
 
@@ -76,9 +76,8 @@ def embed_file(
     if isinstance(model, Path | str | None):
         inputs = (text, model, load_options.get("options"), load_options.get("vocab"))
         refuse_existing(output, overwrite=True, inputs=inputs)
-        get_tokenizer(
-            load_options.get("tokenizer", "moses"), load_options.get("language", "en")
-        )  # raises if it does not exist
+        tokenizer: TokenizerName = load_options.get("tokenizer") or "whitespace"
+        get_tokenizer(tokenizer, load_options.get("language"))  # raises if it does not exist
         from elmore.embedder import load
 
         model = load(model, **load_options)
