@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from elmore.atomic import atomic_file, lock, naming, refuse_existing, remove_leftovers
+from elmore.atomic import atomic_file, lock, naming, refuse_existing, remove_leftovers_in
 from elmore.errors import InputError
 from elmore.schema import read_json
 from elmore.vectors.formats import FORMATS
@@ -80,7 +80,7 @@ def write_vectors(
     with lock(path), naming(path):
         check_output(path, settings, resume=resume, overwrite=overwrite)
         run = _Run(path, form)
-        remove_leftovers(run.folder)
+        remove_leftovers_in(run.folder)
         record = _read_record(run.folder) if resume else {}
         result = record.get("result")
         if result is None or not (path.exists() or (run.folder / result["file"]).exists()):
