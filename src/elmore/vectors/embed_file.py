@@ -6,13 +6,12 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import elmore
 from elmore.atomic import refuse_existing
 from elmore.errors import InputError
 from elmore.text.lines import read_lines
-from elmore.text.tokenize import TokenizerName, get_tokenizer
 from elmore.vectors.parts import Progress, Saved, check_output, write_vectors
 from elmore.vectors.rows import Dtype, VectorForm, VectorRow
 
@@ -70,15 +69,14 @@ def embed_file(
         "carry_state": carry_state,
         "replace_invalid": replace_invalid,
     }
-    # Everything that can be known without PyTorch and the model is checked before they are loaded.
-    _check(text, layers, dtype, resume=resume, carry_state=carry_state)
+    if resume and carry_state:
+        raise InputError("carry_state rules out resume: an interrupted run does not save its state")
+    _check_text(text)
     check_output(output, settings, resume=resume, overwrite=overwrite)
     if isinstance(model, Path | str | None):
         inputs = (text, model, load_options.get("options"), load_options.get("vocab"))
         refuse_existing(output, overwrite=True, inputs=inputs)
-        tokenizer: TokenizerName = load_options.get("tokenizer") or "whitespace"
-        get_tokenizer(tokenizer, load_options.get("language"))  # raises if it does not exist
-        from elmore.embedder import load
+        from elmore.embedder import load  # PyTorch, once the files are checked
 
         model = load(model, **load_options)
     elif load_options:
@@ -114,20 +112,14 @@ def embed_file(
     return EmbeddedFile(output, sentences, words, time.monotonic() - began)
 
 
-def _check(text: Path, layers: "Layers", dtype: Dtype, *, resume: bool, carry_state: bool) -> None:
-    """Raise if an argument is invalid."""
-    if str(text) != "-":
-        size = text.stat().st_size  # raises FileNotFoundError
-        if text.is_dir():
-            raise InputError(f"{text} is a directory; expected a text file")
-        if text.is_file() and size == 0:
-            raise InputError(f"{text} is empty; expected one sentence per line")
-    if resume and carry_state:
-        raise InputError("carry_state rules out resume: an interrupted run does not save its state")
-    if layers not in ("all", "top", "average") and (type(layers) is not int or layers < 0):
-        raise InputError(f"layers must be all, top, average or a layer number, got {layers!r}")
-    if dtype not in get_args(Dtype):
-        raise InputError(f"dtype must be {' or '.join(get_args(Dtype))}, got {dtype!r}")
+def _check_text(text: Path) -> None:
+    if str(text) == "-":
+        return
+    size = text.stat().st_size  # raises FileNotFoundError
+    if text.is_dir():
+        raise InputError(f"{text} is a directory; expected a text file")
+    if text.is_file() and size == 0:
+        raise InputError(f"{text} is empty; expected one sentence per line")
 
 
 def _lines_after(
