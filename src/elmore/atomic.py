@@ -27,15 +27,15 @@ def refuse_existing(
     contents: Sequence[str] = (),
     inputs: Iterable[Path | str | None] = (),
 ) -> None:
-    """Raise `InputError` if writing to `path` would delete something else than an older output.
+    """Raise `InputError` if writing to `path` would delete anything but an older output.
 
     Empty folders may always be replaced.
 
     Args:
         path: The file or folder to write.
         overwrite: Replace an older output.
-        contents: For a folder, patterns of all names that elmore writes to a folder of this kind;
-            the first is a file that all of them have. Folders with other files are not replaced.
+        contents: For a folder, patterns of the names of all files that elmore writes to it. The
+            first file must be there, and others than these must not.
         inputs: Files and folders that are read; None is ignored.
     """
     for file in (Path(name) for name in inputs if name is not None):
