@@ -116,7 +116,8 @@ class Embedder:
         chosen = choose_tokenization(read.tokenization, tokenizer, language)
         self.tokenizer: TokenizerName = chosen.tokenizer
         self.language = chosen.language
-        self._tokenization = read.tokenization or (chosen if tokenizer or language else None)
+        self.tokenization = read.tokenization or (chosen if tokenizer or language else None)
+        """Saved with the model: that of the training text or, if unknown, the caller's choice."""
         self.config = read.bilm.config
         self.vocabulary = read.vocabulary
         self.provenance = provenance or read.provenance
@@ -278,7 +279,7 @@ class Embedder:
                 folder,
                 vocabulary=self.vocabulary,
                 provenance=self.provenance,
-                tokenization=self._tokenization,
+                tokenization=self.tokenization,
                 dtype=dtype,
             )
 

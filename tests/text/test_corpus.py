@@ -1,6 +1,7 @@
 """Encoded corpora. Oracle: the text tokenized and counted in plain Python."""
 
 import lzma
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -149,6 +150,22 @@ def test_language_without_a_tokenizer_is_checked_once_the_model_is_known() -> No
     for unknown in ({"language": "xx"}, {"tokenizer": "mosses"}):
         with pytest.raises(InputError, match="unknown"):
             TextConfig(**unknown)
+
+
+def test_full_disk_is_reported_with_the_folder(text: Path, tmp_path: Path) -> None:
+    """A limit on the file size makes writes fail like a full disk."""
+    resource = pytest.importorskip("resource")
+    script = "import sys; from pathlib import Path; from elmore.text.corpus import encode_corpus\n"
+    script += "encode_corpus([Path(sys.argv[1])], Path(sys.argv[2]), workers=1)"
+
+    def set_limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(text), str(tmp_path / "cache")],
+        preexec_fn=set_limit, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert re.search(rf"OSError: \[Errno 27\].*{tmp_path / 'cache'}/[0-9a-f]+", done.stderr)
 
 
 def test_folder_without_corpus_is_rejected(tmp_path: Path) -> None:

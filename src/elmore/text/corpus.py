@@ -27,7 +27,7 @@ import numpy as np
 from filelock import FileLock
 from jaxtyping import Int
 
-from elmore.atomic import atomic_file, atomic_folder, remove_leftovers
+from elmore.atomic import atomic_file, atomic_folder, naming, remove_leftovers
 from elmore.errors import InputError
 from elmore.prefetch import prefetch
 from elmore.text.characters import encode_words
@@ -146,7 +146,7 @@ class Corpus:
             with atomic_file(path) as temporary, temporary.open("wb") as file:
                 for start in range(0, len(words), _WORDS_PER_CHUNK):
                     ids = encode_words(words[start : start + _WORDS_PER_CHUNK], width)
-                    ids.numpy().astype(np.uint16).tofile(file)
+                    file.write(ids.numpy().astype(np.uint16).data)
         return np.memmap(path, np.uint16, "r").reshape(-1, width)
 
     def vocabulary(self, *, max_size: int, min_count: int) -> Vocabulary:
@@ -189,7 +189,7 @@ def encode_corpus(
         with FileLock(cache / f"{folder.name}.lock"):
             if not folder.exists():  # another process may have encoded it in the meantime
                 remove_leftovers(folder)
-                with atomic_folder(folder) as temporary:
+                with naming(folder), atomic_folder(folder) as temporary:
                     chunks = _encode_files(files, config, workers or os.cpu_count() or 1)
                     _write(temporary, progress(chunks), files)
     return Corpus(folder)
@@ -271,7 +271,7 @@ def _write(folder: Path, chunks: Iterable[_Chunk], files: Sequence[Path]) -> Non
             ids = np.array([id_of.setdefault(w, len(id_of)) for w in chunk.words], np.uint32)
             tokens = ids[chunk.tokens]
             starts.append(file.tell() // tokens.itemsize + np.cumsum(chunk.lengths))
-            tokens.tofile(file)
+            file.write(tokens.data)  # unlike tofile, this names the error of a full disk
             previous, counts = counts, np.bincount(tokens, minlength=len(id_of))
             counts[: len(previous)] += previous
     if not counts.any():
@@ -281,8 +281,8 @@ def _write(folder: Path, chunks: Iterable[_Chunk], files: Sequence[Path]) -> Non
     special = len(_SPECIAL_WORDS)
     order = np.r_[:special, np.argsort(-counts[special:], kind="stable") + special]
     _renumber(folder / "tokens.u32", order)
-    np.concatenate(starts).tofile(folder / "starts.i64")
-    counts[order].tofile(folder / "counts.i64")
+    (folder / "starts.i64").write_bytes(np.concatenate(starts).data)
+    (folder / "counts.i64").write_bytes(counts[order].data)
     words = list(id_of)
     with (folder / "words.txt").open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"{words[i]}\n" for i in order)
