@@ -27,15 +27,15 @@ def refuse_existing(
     contents: Sequence[str] = (),
     inputs: Iterable[Path | str | None] = (),
 ) -> None:
-    """Raise `InputError` if writing to `path` would delete something else than an older output.
+    """Raise `InputError` if writing to `path` would delete anything but an older output.
 
     Empty folders may always be replaced.
 
     Args:
         path: The file or folder to write.
         overwrite: Replace an older output.
-        contents: For a folder, patterns of all names that elmore writes to a folder of this kind;
-            the first is a file that all of them have. Folders with other files are not replaced.
+        contents: For a folder, patterns of the names of all files that elmore writes to it. The
+            first file must be there, and others than these must not.
         inputs: Files and folders that are read; None is ignored.
     """
     for file in (Path(name) for name in inputs if name is not None):
@@ -67,7 +67,7 @@ def refuse_existing(
 def lock(path: Path) -> Iterator[None]:
     """Keep other processes from writing to `path`, which need not exist.
 
-    Temporary files that killed processes have left there are removed.
+    What killed processes left next to it is removed, see `remove_leftovers`.
 
     Raises:
         InputError: If another process has locked it.
@@ -140,22 +140,30 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Delete the temporary files of killed processes, next to `path` and in it.
+    """Delete temporary files and folders of `path` that killed processes left next to it.
 
-    A folder that was killed while it was replaced is restored. Call this only while no other
-    process writes to `path`.
+    If a process was killed while it replaced `path`, the previous folder is restored. Call this
+    only while no other process writes to `path`.
     """
     for previous in path.parent.glob(_temporary_pattern(escape(path.name), ".old")):
         if path.exists():
             shutil.rmtree(previous)
         else:
             previous.replace(path)
-    beside = path.parent.glob(_temporary_pattern(escape(path.name)))
-    for leftover in (*beside, *path.rglob(_temporary_pattern("*"))):
-        if leftover.is_dir():
-            shutil.rmtree(leftover)
+    _delete(path.parent.glob(_temporary_pattern(escape(path.name))))
+
+
+def remove_leftovers_in(folder: Path) -> None:
+    """Delete temporary files that killed processes left in a folder that only elmore writes to."""
+    _delete(folder.rglob(_temporary_pattern("*")))
+
+
+def _delete(paths: Iterable[Path]) -> None:
+    for path in list(paths):
+        if path.is_dir():
+            shutil.rmtree(path)
         else:
-            leftover.unlink()
+            path.unlink()
 
 
 def _temporary_name(path: Path) -> Path:

@@ -212,6 +212,15 @@ def test_absurd_json_is_refused(folder: Path, weights: Path, text: str) -> None:
         refused(file.parent, r"is not (JSON|a JSON object)|does not describe")
 
 
+def test_other_types_are_refused(folder: Path) -> None:
+    state = load_file(folder / "model.safetensors")
+    state["encode.project.bias"] = state["encode.project.bias"].to(torch.int32)
+    save_file(state, folder / "model.safetensors")
+    refused(folder, r"encode.project.bias has type torch.int32; expected floating point")
+    edit_json(folder / "config.json", lambda config: config.update(provenance=[1]))
+    refused(folder, "expected a table of facts under provenance")
+
+
 # --- hostile HDF5
 
 
@@ -358,6 +367,10 @@ def test_named_pipes_are_refused_without_waiting(
         refused(file.parent, "no such file|contains no model|no options.json")
         file.unlink()
         (tmp_path / "kept").rename(file)
+    shutil.copy(folder / "model.safetensors", folder / "softmax.safetensors")
+    os.mkfifo(folder / "vocab.txt")
+    with pytest.raises(InputError, match=r"vocab.txt: no such file; expected the vocabulary"):
+        read_pretrained(folder, with_softmax=True)
     os.mkfifo(tmp_path / "pipe.hdf5")
     os.mkfifo(tmp_path / "pipe.zip")
     with pytest.raises(InputError, match="no such file"):

@@ -163,7 +163,7 @@ def test_weights_are_sharded(bilm: BiLM, tmp_path: Path) -> None:
     assert all(len(s) == 1 or sum(t.nbytes for t in s.values()) <= 4_000 for s in shards)
     assert torch.equal(read_directory(tmp_path / "m")(*BATCH).layers, bilm(*BATCH).layers)
     (tmp_path / "m" / files[0]).unlink()
-    with pytest.raises(InputError, match=f"expected {len(files)} weight files"):
+    with pytest.raises(InputError, match="missing weights"):
         read_directory(tmp_path / "m")
 
 

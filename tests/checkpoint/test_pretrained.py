@@ -55,7 +55,7 @@ def test_word_input_model_uses_its_vocabulary_file(tmp_path: Path) -> None:
     expected = vectors(release.weights_file)
     vocab = shutil.move(tmp_path / "r" / "vocab.txt", tmp_path / "words.txt")
     np.testing.assert_array_equal(vectors(release.weights_file, vocab=vocab), expected)
-    with pytest.raises(InputError, match="is a word-input model; pass the path of its vocabulary"):
+    with pytest.raises(InputError, match="Pass the path of the vocabulary file of this word-input"):
         load(release.weights_file)
     (tmp_path / "words.txt").write_text("\n".join(VOCABULARY[:-1]))
     with pytest.raises(InputError, match="has 8 words; the embedding table of the model has 9"):

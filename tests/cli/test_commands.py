@@ -287,6 +287,13 @@ def test_convert_rejects_invalid_input_and_keeps_existing_files(run, folder: Pat
     assert Path("options.json").read_text() == "precious"
 
 
+def test_convert_ignores_a_vocabulary_that_it_does_not_replace(run, folder: Path) -> None:
+    Path("vocab.txt").write_text("precious")
+    run("convert", "model", "-o", "weights.hdf5")
+    assert Path("vocab.txt").read_text() == "precious"
+    assert Path("options.json").exists()
+
+
 def test_convert_overwrites_models_only(run, folder: Path) -> None:
     """Oracle: the files before the command."""
     run("convert", "model", "-o", "own")

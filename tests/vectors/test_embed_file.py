@@ -204,12 +204,6 @@ def test_inputs_are_not_overwritten(text: str, model: str) -> None:
         ({"output": "existing.h5"}, "existing.h5 exists already"),
         ({"text": "."}, "is a directory; expected a text file"),
         ({"text": "empty.txt"}, "empty.txt is empty; expected one sentence per line"),
-        ({"layers": "bottom"}, "layers must be all, top, average or a layer number"),
-        ({"layers": -1}, "layers must be"),
-        ({"layers": True}, "layers must be"),
-        ({"dtype": "int8"}, "dtype must be float32 or float16, got 'int8'"),
-        ({"tokenizer": "none"}, "unknown tokenizer 'none'"),
-        ({"language": "English"}, "unknown language"),
         ({"resume": True, "carry_state": True}, "carry_state rules out resume"),
     ],
 )
@@ -230,7 +224,21 @@ def test_missing_text_file_is_rejected_before_the_model_is_loaded(text: str) -> 
         elmore.embed_file("missing.txt", "v.parquet")
 
 
-def test_layer_out_of_range_leaves_no_files(text: str, embedder: Embedder) -> None:
-    with pytest.raises(elmore.InputError, match="from 0 to 2"):
-        elmore.embed_file(text, "v.parquet", model=embedder, layers=7)
-    assert [path.name for path in Path().iterdir()] == ["text.txt"]
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"layers": 7}, "from 0 to 2"),
+        ({"layers": -1}, "layers must be"),
+        ({"layers": True}, "layers must be"),
+        ({"layers": "bottom"}, "layers must be all, top, average or a number"),
+        ({"dtype": "int8"}, "dtype must be float32 or float16, got 'int8'"),
+        ({"tokenizer": "none"}, "unknown tokenizer 'none'"),
+        ({"language": "English"}, "unknown language"),
+    ],
+)
+def test_invalid_arguments_leave_no_files(
+    text: str, model: str, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(elmore.InputError, match=message):
+        elmore.embed_file(text, "v.parquet", model=model, **arguments)
+    assert {path.name for path in Path().iterdir()} == {"text.txt", "model"}

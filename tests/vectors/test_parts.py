@@ -537,6 +537,29 @@ def test_batch_is_complete_after_a_time_limit(
         assert len(list(parts._batches(all_rows(Saved(0, 0)), FORM))) == count
 
 
+def test_file_is_on_disk_before_it_is_visible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: the files that are synchronized. Short new runs are exempt."""
+    synchronized: list[str] = []
+
+    def fsync(number: int) -> None:
+        synchronized.append(Path(f"/proc/self/fd/{number}").resolve().name)
+
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("needs /proc")
+    monkeypatch.setattr("os.fsync", fsync)
+    path = tmp_path / "v.npz"
+    write_vectors(path, all_rows, FORM)
+    assert "output.npz" not in synchronized
+    write_vectors(path, all_rows, FORM, overwrite=True)
+    assert synchronized.count("output.npz") == 1
+    path.unlink()
+    monkeypatch.setattr(parts, "SYNC_SECONDS", -1)
+    write_vectors(path, all_rows, FORM)
+    assert synchronized.count("output.npz") == 2
+
+
 def test_existing_file_is_replaced_only_by_a_complete_one(tmp_path: Path) -> None:
     path = tmp_path / "v.npz"
     path.write_text("precious")

@@ -45,6 +45,8 @@ def build(
                 f"{where}: {name} has shape {tuple(value.shape)}; its configuration requires "
                 f"{tuple(expected[name].shape)}"
             )
+        elif not value.is_floating_point():
+            raise InputError(f"{where}: {name} has type {value.dtype}; expected floating point")
         else:
             # A copy, because a memory-mapped tensor may be unaligned, which changes rounding.
             state[name] = value.to(torch.float32, copy=True, memory_format=torch.contiguous_format)

@@ -5,7 +5,6 @@ weights may be split into several files: model-00001-of-00002.safetensors and so
 """
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -37,8 +36,7 @@ MODEL_TYPE = "elmo"
 
 Dtype = Literal["float32", "float16"]
 SoftmaxDtype = Literal["float32", "float16", "int8"]
-_SHARD = "model-{:05}-of-{:05}.safetensors"
-_IS_SHARD = re.compile(r"model-\d{5}-of-(\d{5})\.safetensors")
+_SHARD, _SHARD_PATTERN = "model-{:05}-of-{:05}.safetensors", "model-?????-of-?????.safetensors"
 _SCALE = "step"  # name of the int8 scales in softmax.safetensors
 
 
@@ -56,7 +54,7 @@ def new_directory(
     Raises:
         InputError: If `path` contains anything else.
     """
-    contents = (CONFIG, WEIGHTS, "model-?????-of-?????.safetensors", SOFTMAX, VOCABULARY)
+    contents = (CONFIG, WEIGHTS, _SHARD_PATTERN, SOFTMAX, VOCABULARY)
     with lock(path):
         refuse_existing(path, overwrite=overwrite, contents=contents, inputs=inputs)
         if (path / CONFIG).exists():
@@ -181,7 +179,10 @@ def read_directory(path: Path) -> BiLM:
         InputError: If a file is missing or damaged, or the weights do not match config.json.
     """
     settings = read_config(path)
-    weights = chain.from_iterable(map(_read_tensors, _weight_files(path)))
+    files = [path / WEIGHTS]
+    if not files[0].exists():
+        files = sorted(path.glob(_SHARD_PATTERN)) or files
+    weights = chain.from_iterable(map(_read_tensors, files))
     config = from_mapping(BiLMConfig, settings["bilm"], f"{path / CONFIG}: bilm")
     return build(partial(BiLM, config), weights, str(path / WEIGHTS), settings.get("weights_hash"))
 
@@ -190,18 +191,6 @@ def read_tokenization(path: Path) -> Tokenization | None:
     """Read how the training text was tokenized; None if the checkpoint directory does not say."""
     text = read_config(path).get("text")
     return text and from_mapping(Tokenization, text, f"{path / CONFIG}: text")
-
-
-def _weight_files(path: Path) -> list[Path]:
-    """Return model.safetensors or, if the weights are split, all of their files."""
-    shards = sorted(file for file in path.iterdir() if _IS_SHARD.fullmatch(file.name))
-    if (path / WEIGHTS).exists() or not shards:
-        return [path / WEIGHTS]
-    count = int(_IS_SHARD.fullmatch(shards[0].name)[1])  # type: ignore[index]
-    if [file.name for file in shards] != [_SHARD.format(i, count) for i in range(1, count + 1)]:
-        names = ", ".join(file.name for file in shards)
-        raise InputError(f"{path} contains {names}; expected {count} weight files. Copy it again.")
-    return shards
 
 
 def read_softmax(path: Path, vocab_size: int, dim: int) -> Softmax:
@@ -235,4 +224,6 @@ def read_config(path: Path) -> dict[str, Any]:
     config = read_json(path / CONFIG, what)
     if "bilm" not in config:
         raise InputError(f"{path / CONFIG} does not describe a biLM; expected {what}")
+    if not isinstance(config.setdefault("provenance", {}), dict):
+        raise InputError(f"{path / CONFIG}: expected a table of facts under provenance")
     return config

@@ -183,17 +183,17 @@ def _read_weights(
                 f"{file.filename}: {rule.theirs} has shape {dataset.shape}; its options file "
                 f"requires {shape}. Do the two files belong together?"
             )
-        # Values that are not in this file: those of other files, and fill values.
-        not_stored = dataset.nbytes > _MAX_COMPRESSION * dataset.id.get_storage_size()
-        if dataset.dtype.kind != "f" or dataset.external or dataset.is_virtual or not_stored:
+        elsewhere = dataset.external or dataset.is_virtual  # in other files
+        never_written = dataset.nbytes > _MAX_COMPRESSION * dataset.id.get_storage_size()
+        if dataset.dtype.kind != "f" or elsewhere or never_written:
             raise InputError(
-                f"{file.filename}: {rule.theirs} does not contain floating-point numbers; expected "
-                "ELMo weights"
+                f"{file.filename}: {rule.theirs} is not stored here as floating-point numbers; "
+                "expected ELMo weights"
             )
         value = torch.from_numpy(dataset[...].astype(np.float32, copy=False))
-        if has_padding:  # a row for the padding id
+        if has_padding:
             if value[0].any():
-                raise InputError(f"{file.filename}: expected 0 in the first row of {rule.theirs}")
+                raise InputError(f"{file.filename}: expected a row of 0 for padding in char_embed")
             value = value[1:]
         yield from zip(rule.ours, rule.read(value), strict=True)
 

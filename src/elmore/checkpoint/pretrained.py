@@ -103,7 +103,7 @@ def read_pretrained(
                 raise InputError(f"{path} has its own config.json; options is for HDF5 weights")
             folder = weights
             config = read_config(folder)
-            bilm, provenance = read_directory(folder), config.get("provenance", {})
+            bilm, provenance = read_directory(folder), config["provenance"]
             weights_hash = config.get("weights_hash")
             tokenization = read_tokenization(folder)
         else:
@@ -114,13 +114,15 @@ def read_pretrained(
             bilm = read_hdf5(weights, settings)
             provenance = {"weights": weights.name, "options": settings.name}
             weights_hash = tokenization = None
-        softmax: Softmax | None = None
-        vocabulary: Vocabulary | None
+        size = bilm.config.vocab_size
+        if vocab is not None and size is None:
+            raise InputError(f"{vocab}: this model reads characters and needs no vocabulary")
+        vocabulary, softmax = None, None
         if with_softmax and (folder / SOFTMAX).is_file():
-            vocabulary = Vocabulary.read(folder / VOCABULARY)
+            vocabulary = _read_vocabulary(folder / VOCABULARY)
             softmax = read_softmax(folder, len(vocabulary), bilm.config.dim)
-        else:
-            vocabulary = _read_vocabulary(bilm.config.vocab_size, folder, vocab)
+        elif size is not None:
+            vocabulary = _read_vocabulary(Path(vocab) if vocab else folder / VOCABULARY, size)
         weights_hash = weights_hash or hash_weights(bilm.state_dict())
         return Pretrained(bilm, vocabulary, provenance, softmax, weights_hash, tokenization)
 
@@ -211,20 +213,17 @@ def _find_options(weights: Path) -> Path:
     )
 
 
-def _read_vocabulary(size: int | None, folder: Path, file: Path | str | None) -> Vocabulary | None:
-    """Read the vocabulary of a word-input model, from `file` or else from the model's folder."""
-    if size is None:
-        if file is not None:
-            raise InputError(f"{file}: this model reads characters and needs no vocabulary")
-        return None
-    path = Path(file) if file else folder / VOCABULARY
+def _read_vocabulary(path: Path, size: int | None = None) -> Vocabulary:
+    """Read the vocabulary of a softmax or, with `size`, of a word-input model."""
     if not path.is_file():
         raise InputError(
-            f"{path}: no such file. This is a word-input model; pass the path of its vocabulary "
-            "file, one word per line, as vocab"
+            f"{path}: no such file. Pass the path of the vocabulary file of this word-input model, "
+            "one word per line, as vocab"
+            if size
+            else f"{path}: no such file; expected the vocabulary of {SOFTMAX}"
         )
     vocabulary = Vocabulary.read(path)
-    if len(vocabulary) != size:
+    if size is not None and len(vocabulary) != size:
         raise InputError(
             f"{path} has {len(vocabulary)} words; the embedding table of the model has {size}. "
             "Do the two files belong together?"

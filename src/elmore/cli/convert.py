@@ -53,11 +53,12 @@ def convert(
         options_output = output.with_name("options.json")
         vocab_output = output.with_name(VOCABULARY)
         with lock(output):
-            replace = overwrite and output.exists()  # what is beside other files belongs to them
-            for path in (output, options_output, vocab_output):
-                refuse_existing(path, overwrite=replace, inputs=inputs)
+            overwrite = overwrite and output.exists()  # else options.json belongs to other weights
+            refuse_existing(output, overwrite=overwrite, inputs=inputs)
+            refuse_existing(options_output, overwrite=overwrite, inputs=inputs)
             saved = read_pretrained(model, options=options, vocab=vocab)
             if saved.vocabulary is not None:
+                refuse_existing(vocab_output, overwrite=overwrite, inputs=inputs)
                 with atomic_file(vocab_output) as temporary:
                     saved.vocabulary.write(temporary)
             write_hdf5(saved.bilm, output, options_output)

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from elmore.atomic import atomic_file, atomic_folder, naming, refuse_existing
+from elmore.atomic import atomic_file, atomic_folder, naming, refuse_existing, remove_leftovers_in
 from elmore.errors import InputError
 from elmore.training.checkpoints import Checkpoint, checkpoint_files, read_checkpoint
 from elmore.training.settings import write_settings
@@ -80,6 +80,7 @@ class RunFolder:
                 raise InputError(f"the run in {self.path} is complete; there is nothing to resume")
             if not self.settings.exists():
                 raise InputError(f"there is no run to resume in {self.path}; start a new one")
+            remove_leftovers_in(self.path)
             return
         own = (self.settings.name, self._metrics.name, self.checkpoints.name, self.last_file)
         contents = (*own, *self.results)

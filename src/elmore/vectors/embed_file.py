@@ -6,20 +6,17 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import elmore
 from elmore.atomic import refuse_existing
 from elmore.errors import InputError
 from elmore.text.lines import read_lines
-from elmore.text.tokenize import TokenizerName, get_tokenizer
 from elmore.vectors.parts import Progress, Saved, check_output, write_vectors
 from elmore.vectors.rows import Dtype, VectorForm, VectorRow
 
 if TYPE_CHECKING:
-    import torch
-
-    from elmore.embedder import Embedder, Layers, Precision
+    from elmore.embedder import Embedder, Layers
 
 
 class EmbeddedFile(NamedTuple):
@@ -36,12 +33,6 @@ def embed_file(
     output: Path | str,
     *,
     model: "Embedder | Path | str | None" = None,
-    options: Path | str | None = None,
-    vocab: Path | str | None = None,
-    tokenizer: TokenizerName | None = None,
-    language: str | None = None,
-    device: "str | torch.device" = "auto",
-    precision: "Precision" = "fp32",
     layers: "Layers" = "all",
     dtype: Dtype = "float32",
     carry_state: bool = False,
@@ -49,6 +40,7 @@ def embed_file(
     resume: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
+    **load_options: Any,
 ) -> EmbeddedFile:
     """Write the vectors of a text file, one sentence per line, to a file.
 
@@ -56,14 +48,7 @@ def embed_file(
         text: UTF-8, plain, .gz, .xz, .bz2 or .zst; `-` is standard input.
         output: File to write: .parquet, .arrow, .h5 or .hdf5 (the layout of AllenNLP's command),
             or .npz.
-        model: What `load` takes, or an `Embedder`, which has its own tokenizer, device and
-            precision.
-        options: See `load`.
-        vocab: See `load`.
-        tokenizer: See `load`.
-        language: See `load`.
-        device: See `load`.
-        precision: See `load`.
+        model: What `load` takes, or an `Embedder`.
         layers: `all` layers, (J, W, D) for each sentence; `top`, `average` or a layer number,
             (W, D).
         dtype: Type of the vectors in the file.
@@ -75,35 +60,28 @@ def embed_file(
         overwrite: Replace an existing file or interrupted run.
         progress: Shows progress: called with an iterable and a description, returns an iterable,
             like `tqdm.tqdm`.
+        load_options: The other arguments of `load`, such as `tokenizer` and `device`.
     """
     text, output = Path(text), Path(output)
-    loading: dict[str, Any] = {
-        "options": options,
-        "vocab": vocab,
-        "tokenizer": tokenizer,
-        "language": language,
-        "device": device,
-        "precision": precision,
-    }
     settings: dict[str, Any] = {
         "elmore_version": elmore.__version__,
         "layers": layers,
         "carry_state": carry_state,
         "replace_invalid": replace_invalid,
     }
-    # Everything that can be known without PyTorch and the model is checked before they are loaded.
-    _check(text, layers, dtype, resume=resume, carry_state=carry_state)
+    if resume and carry_state:
+        raise InputError("carry_state rules out resume: an interrupted run does not save its state")
+    _check_text(text)
     check_output(output, settings, resume=resume, overwrite=overwrite)
     if isinstance(model, Path | str | None):
-        refuse_existing(output, overwrite=True, inputs=(text, model, options, vocab))
-        get_tokenizer(tokenizer or "whitespace", language)  # raises if it does not exist
-        from elmore.embedder import load
+        inputs = (text, model, load_options.get("options"), load_options.get("vocab"))
+        refuse_existing(output, overwrite=True, inputs=inputs)
+        from elmore.embedder import load  # PyTorch, once the files are checked
 
-        model = load(model, **loading)
-    else:
-        defaults = embed_file.__kwdefaults__ or {}
-        if given := [name for name, value in loading.items() if value != defaults[name]]:
-            raise InputError(f"an Embedder is loaded already; pass {', '.join(given)} to load")
+        model = load(model, **load_options)
+    elif load_options:
+        names = ", ".join(load_options)
+        raise InputError(f"an Embedder is loaded already; pass {names} to load")
     embedder, words, began = model, 0, time.monotonic()
     settings |= {
         "weights_hash": embedder.weights_hash,
@@ -134,20 +112,14 @@ def embed_file(
     return EmbeddedFile(output, sentences, words, time.monotonic() - began)
 
 
-def _check(text: Path, layers: "Layers", dtype: Dtype, *, resume: bool, carry_state: bool) -> None:
-    """Raise if an argument is invalid."""
-    if str(text) != "-":
-        size = text.stat().st_size  # raises FileNotFoundError
-        if text.is_dir():
-            raise InputError(f"{text} is a directory; expected a text file")
-        if text.is_file() and size == 0:
-            raise InputError(f"{text} is empty; expected one sentence per line")
-    if resume and carry_state:
-        raise InputError("carry_state rules out resume: an interrupted run does not save its state")
-    if layers not in ("all", "top", "average") and (type(layers) is not int or layers < 0):
-        raise InputError(f"layers must be all, top, average or a layer number, got {layers!r}")
-    if dtype not in get_args(Dtype):
-        raise InputError(f"dtype must be {' or '.join(get_args(Dtype))}, got {dtype!r}")
+def _check_text(text: Path) -> None:
+    if str(text) == "-":
+        return
+    size = text.stat().st_size  # raises FileNotFoundError
+    if text.is_dir():
+        raise InputError(f"{text} is a directory; expected a text file")
+    if text.is_file() and size == 0:
+        raise InputError(f"{text} is empty; expected one sentence per line")
 
 
 def _lines_after(

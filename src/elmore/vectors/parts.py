@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from elmore.atomic import atomic_file, lock, naming, refuse_existing, remove_leftovers
+from elmore.atomic import atomic_file, lock, naming, refuse_existing, remove_leftovers_in
 from elmore.errors import InputError
 from elmore.schema import read_json
 from elmore.vectors.formats import FORMATS
@@ -34,6 +34,8 @@ BATCH_SECONDS = 5.0
 """A batch is also complete after this time, which is about what a killed run loses."""
 QUEUE_BYTES = 2**28
 """Batches that wait for the disk."""
+SYNC_SECONDS = 60.0
+"""A run of this time is synchronized to disk. A shorter one is often faster to repeat."""
 _RECORD = "run.json"
 
 
@@ -78,12 +80,13 @@ def write_vectors(
     with lock(path), naming(path):
         check_output(path, settings, resume=resume, overwrite=overwrite)
         run = _Run(path, form)
-        remove_leftovers(run.folder)
-        complete = _read_record(run.folder).get("complete") if resume else None
-        if complete is None or not (path.exists() or (run.folder / complete["file"]).exists()):
-            complete = run.compute(rows_after, settings, resume=resume, progress=progress)
-        run.publish(complete["file"])
-        return complete["rows"]
+        remove_leftovers_in(run.folder)
+        record = _read_record(run.folder) if resume else {}
+        result = record.get("result")
+        if result is None or not (path.exists() or (run.folder / result["file"]).exists()):
+            result = run.compute(rows_after, record, settings, progress)
+        run.publish(result["file"])
+        return result["rows"]
 
 
 def check_output(path: Path, settings: Mapping[str, Any], *, resume: bool, overwrite: bool) -> None:
@@ -92,9 +95,10 @@ def check_output(path: Path, settings: Mapping[str, Any], *, resume: bool, overw
         raise InputError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
     folder = _folder(path)
     record = {} if overwrite and not resume else _read_record(folder)
-    complete = record.get("complete")
-    if not (complete and resume and not (folder / complete["file"]).exists()):
-        refuse_existing(path, overwrite=overwrite)  # else it is the output of this run
+    result = record.get("result")
+    # A run that was killed after it had moved its result may be resumed.
+    if not (resume and result and not (folder / result["file"]).exists()):
+        refuse_existing(path, overwrite=overwrite)
     if not record:
         return
     if not resume:
@@ -116,7 +120,10 @@ def _folder(path: Path) -> Path:
 
 
 def _read_record(folder: Path) -> dict[str, Any]:
-    """Return the settings of a run and, if there is one, its complete file; {} without a run."""
+    """Return the id and settings of a run, and its result once that is complete.
+
+    Without a run, return an empty record.
+    """
     path = folder / _RECORD
     if not path.exists():
         return {}
@@ -139,27 +146,30 @@ class _Run:
     def compute(
         self,
         rows_after: RowsAfter,
+        record: dict[str, Any],
         settings: Mapping[str, Any],
-        *,
-        resume: bool,
         progress: Progress | None,
     ) -> dict[str, Any]:
-        """Write all rows to one file; return its name in the folder and the number of rows."""
-        record = _read_record(self.folder) if resume else {}
+        """Write all rows to one file in the folder; return its name and the number of rows.
+
+        Without the record of an interrupted run, start a new one.
+        """
         if not record:
             self.remove()
             record = {"id": secrets.token_hex(8), "settings": settings}
             self._write_record(record)
         saved = self._keep_intact(record["id"])
         count = saved.rows
-        part = self.folder / f"{len(self._parts()):06}.arrow"
+        began = time.monotonic()
+        number = 1 + int(self._parts()[-1].stem) if saved.rows else 0
+        part = self.folder / f"{number:06}.arrow"
         try:
             with _BackgroundWriter(part, self._form.schema) as writer:
                 for batch, text_crc32 in _batches(rows_after(saved), self._form):
                     writer.write(batch, {"run": record["id"], "text_crc32": f"{text_crc32}"})
                     count += batch.num_rows
         except BaseException:
-            if self._keep_intact(record["id"]).rows == 0:
+            if next(self._intact_batches(record["id"]), None) is None:
                 self.remove()
             raise
         suffix = self._path.suffix
@@ -174,14 +184,15 @@ class _Run:
             except BaseException:
                 output.unlink(missing_ok=True)
                 raise
-        with output.open("rb+") as file:
-            os.fsync(file.fileno())  # on disk before the rename makes it visible
-        complete = {"file": output.name, "rows": count}
-        self._write_record({**record, "complete": complete})
-        return complete
+        if saved.rows or self._path.exists() or time.monotonic() - began > SYNC_SECONDS:
+            with output.open("rb+") as file:
+                os.fsync(file.fileno())  # a power failure must not cost a file that is visible
+        result = {"file": output.name, "rows": count}
+        self._write_record({**record, "result": result})
+        return result
 
     def publish(self, file: str) -> None:
-        """Move the complete file to its final place, unless that is done; delete the folder."""
+        """Move the file to its final place, unless a killed process has; delete the folder."""
         if (self.folder / file).exists():
             (self.folder / file).replace(self._path)
         self.remove()
@@ -201,7 +212,7 @@ class _Run:
         return sorted(self.folder.glob("[0-9]*.arrow"))
 
     def _keep_intact(self, run: str) -> Saved:
-        """Delete parts without intact batches; return what the others have."""
+        """Delete parts without intact batches; return what the other parts have saved."""
         saved, used = Saved(0, 0), set()
         for part, batch, text_crc32 in self._intact_batches(run):
             saved = Saved(saved.rows + batch.num_rows, text_crc32)
@@ -221,7 +232,7 @@ class _Run:
             )
 
     def _intact_batches(self, run: str) -> Iterator[tuple[Path, pa.RecordBatch, int]]:
-        """Yield batches whose rows follow each other, with their part and the text's checksum."""
+        """Yield parts, batches and text checksums, up to the first batch that is not the next."""
         rows = 0
         for part in self._parts():
             with pa.OSFile(str(part)) as source:
@@ -251,7 +262,7 @@ def _complete_batches(
         stream = pa.ipc.open_stream(source)
         while stream.schema.equals(schema):
             batch, metadata = stream.read_next_batch_with_custom_metadata()
-            batch.validate(full=True)  # of lengths, for example, which no checksum covers
+            batch.validate(full=True)  # lengths, for example, are not part of the checksum
             yield batch, {key.decode(): value.decode() for key, value in (metadata or {}).items()}
     except (StopIteration, UnicodeDecodeError, pa.ArrowException, OSError):
         return
