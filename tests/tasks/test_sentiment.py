@@ -93,6 +93,17 @@ def test_reads_sentences_and_phrases(trees: Path) -> None:
     ]
 
 
+def test_words_of_phrases_are_counted_in_their_sentence_only(tmp_path: Path) -> None:
+    path = tmp_path / "trees.txt"
+    path.write_text("(3 (2 It) (3 (3 is) (3 superb)))\n(3 (3 is) (3 superb))\n")
+    task = get_task("sentiment")
+    config = read_task_config("sentiment", changes=["data.min_phrase=1"])
+    examples = task.read(path, config, training=True)
+    assert len(examples) == 5
+    counted = {tuple(words) for e in examples for words in task.vocabulary_texts(e)}
+    assert counted == {("It", "is", "superb"), ("is", "superb")}
+
+
 def test_two_classes_skip_neutral_examples(trees: Path) -> None:
     actual = read_sentiment(trees, classes=2)
     assert [e.label for e in actual] == ["positive", "negative", "positive"]

@@ -34,6 +34,11 @@ def test_rare_numbers_of_the_same_shape_share_a_row() -> None:
     assert index.row("1847") == index.row("x9") == index.row("once") == UNKNOWN
 
 
+def test_repeated_sentences_count_once() -> None:
+    text = [["once", "twice"], ["once", "twice"], ["twice"]]
+    assert WordIndex.from_sentences(text, [], min_count=2, train=False).new == ["twice"]
+
+
 def test_frequent_numbers_have_their_own_row() -> None:
     text = [["42", "42", "7PM", "8PM"]]
     index = WordIndex.from_sentences(text, ["00", "0pm"], min_count=2, train=True)

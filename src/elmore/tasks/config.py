@@ -23,7 +23,7 @@ class WordsConfig:
 
     min_count: int = 2
     """Words that are not in the file get a trained vector if they occur at least this often in the
-    training data."""
+    distinct sentences of the training data."""
 
     char_dim: int = 16
     """Dimension of the character embeddings of the task's character CNN."""

@@ -64,6 +64,14 @@ class Task(ABC, Generic[Example, Batch, Prediction]):
     def texts(self, example: Example) -> Sequence[Sentence]:
         """Return the tokenized sentences of an example."""
 
+    def vocabulary_texts(self, example: Example) -> Sequence[Sentence]:
+        """Return the sentences in which words are counted for `words.min_count`.
+
+        By default those of `texts`. A task that trains on parts of sentences overrides this, so
+        that the words of a sentence count once.
+        """
+        return self.texts(example)
+
     @abstractmethod
     def labels(self, examples: Sequence[Example]) -> Labels:
         """Return the labels of the training examples."""

@@ -121,7 +121,7 @@ def train_task(
         )
         embedder = load_bilm(config.elmo, device, str(finetuned))
     index = WordIndex.from_sentences(
-        (s for example in examples.train for s in task.texts(example)),
+        (s for example in examples.train for s in task.vocabulary_texts(example)),
         vectors.words,
         min_count=config.words.min_count,
         train=config.words.train,

@@ -7,7 +7,7 @@ K frozen word vectors, I and O dim at the input and the output of the task's RNN
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
-from itertools import count, repeat
+from itertools import chain, count, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -73,13 +73,13 @@ class WordIndex:
         both `0,000`.
 
         Args:
-            sentences: The training text.
+            sentences: The training text. Repeated sentences count once.
             known: Words that have a pretrained vector.
             min_count: How often a word must occur to get a trained vector.
             train: Fine-tune the vectors of `known` words that occur in the training text.
         """
         vocabulary = set(known)
-        counts = Counter(word for words in sentences for word in words)
+        counts = Counter(chain.from_iterable(dict.fromkeys(map(tuple, sentences))))
         forms = {word: _known_form(vocabulary, word) for word in counts}
         frequent = [w for w, n in counts.items() if forms[w] is None and n >= min_count]
         rare = [w for w, n in counts.items() if forms[w] is None and n < min_count]

@@ -36,10 +36,9 @@ class QaConfig(TaskConfig):
     """All settings of question answering."""
 
     words: WordsConfig = field(
-        # min_count: a passage is counted once per question, about five times. No dropout: the
-        # reader applies its own to all of its input.
+        # No dropout: the reader applies its own to all of its input.
         default_factory=lambda: WordsConfig(
-            min_count=10, char_dim=20, char_width=5, char_filters=100, dropout=0.0
+            char_dim=20, char_width=5, char_filters=100, dropout=0.0
         )
     )
     elmo: ElmoConfig = field(default_factory=lambda: ElmoConfig(place="both", penalty=0.0))

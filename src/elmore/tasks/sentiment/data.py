@@ -28,6 +28,7 @@ class SentimentExample(NamedTuple):
 
     tokens: list[str]
     label: str
+    is_phrase: bool = False
 
 
 class Tree(NamedTuple):
@@ -53,16 +54,18 @@ def read_sentiment(
         InputError: If a line is not a tree or a label with a sentence.
     """
     _refuse_binary_labels(path)
+    trees = list(read_trees(path))
+    sentences = {tuple(tree.tokens) for tree in trees}
     examples = [
         (tuple(tree.tokens[start:end]), label)
-        for tree in read_trees(path)
+        for tree in trees
         for label, start, end in (_phrases(tree, min_phrase) if phrases else tree.phrases[-1:])
     ]
     if phrases:
         examples = list(dict.fromkeys(examples))
     names = _BINARY if classes == 2 else {}
     return [
-        SentimentExample(list(words), name)
+        SentimentExample(list(words), name, is_phrase=words not in sentences)
         for words, label in examples
         if (name := names.get(label, label))
     ]

@@ -46,6 +46,10 @@ class Sentiment(Task[SentimentExample, SentimentBatch, ClassProbabilities]):
         """Return the sentence."""
         return [example.tokens]
 
+    def vocabulary_texts(self, example: SentimentExample) -> Sequence[Sentence]:
+        """Return whole sentences only: the words of a phrase are counted in its sentence."""
+        return [] if example.is_phrase else [example.tokens]
+
     def labels(self, examples: Sequence[SentimentExample]) -> Labels:
         """Return the classes that occur, from negative to positive."""
         seen = {example.label for example in examples}
