@@ -48,6 +48,7 @@ class WordsConfig:
                 "char_width": 1,
                 "char_filters": 0,
             },
+            at_most={"dim": 10_000, "char_dim": 10_000, "char_width": 32, "char_filters": 10_000},
             below_one=("dropout",),
         )
 

@@ -18,6 +18,10 @@ MAX_WORDS = 400_000
 """Maximum number of words to read; files list frequent words first."""
 
 
+MAX_DIM = 10_000
+"""Maximum dimension of word vectors; more is a mistake or a damaged file."""
+
+
 class WordVectors(NamedTuple):
     """Words and their vectors."""
 
@@ -67,23 +71,26 @@ def _read_binary(path: Path, max_words: int) -> WordVectors:
     with open_bytes(path) as file:
         count, dim = _header(file.readline(), path)
         count = min(count, max_words)
-        words, vectors = [], np.empty((count, dim), np.float32)
+        words: list[str] = []
+        vectors: list[np.ndarray] = []  # not allocated at once: the header may be wrong
         for row in range(count):
             words.append(_read_word(file, path))
             raw = file.read(4 * dim)
             if len(raw) < 4 * dim:
                 raise InputError(f"{path} is truncated: it ends after {row} of {count} words")
-            vectors[row] = np.frombuffer(raw, "<f4")
-    return WordVectors(words, vectors)
+            vectors.append(np.frombuffer(raw, "<f4"))
+    return WordVectors(words, _stack(vectors))
 
 
 def _header(line: bytes, path: Path) -> tuple[int, int]:
     try:
         count, dim = map(int, line.split())
+        if count < 0 or not 1 <= dim <= MAX_DIM:
+            raise ValueError(f"{count} words, {dim} dimensions")
     except ValueError as error:
         raise InputError(
-            f"{path}: expected the number of words and dimensions in the first line, as word2vec "
-            "writes it"
+            f"{path}: expected the number of words and of dimensions, at most {MAX_DIM}, in the "
+            f"first line, as word2vec writes it, got {line!r:.60}"
         ) from error
     return count, dim
 
@@ -117,4 +124,8 @@ def _read_text(path: Path, max_words: int) -> WordVectors:
             )
         words.append(word)
         vectors.append(vector)
-    return WordVectors(words, np.stack(vectors) if vectors else np.empty((0, 0), np.float32))
+    return WordVectors(words, _stack(vectors))
+
+
+def _stack(vectors: list[np.ndarray]) -> Float32[np.ndarray, "K D"]:
+    return np.stack(vectors, dtype=np.float32) if vectors else np.empty((0, 0), np.float32)
