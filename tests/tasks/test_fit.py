@@ -1,6 +1,5 @@
 """The task training loop. Oracles: the moving average in NumPy; step counts of known data."""
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ from torch import Tensor
 from elmore.tasks import read_task_config, train_task
 from elmore.tasks.fit import Fit
 from elmore.tasks.task import TaskModel
+from elmore.tasks.time_limit import TimeLimit
 from elmore.training.interruption import InterruptedRunError
 
 SMALL = [
@@ -55,31 +55,33 @@ def test_moving_average_matches_its_recurrence(
     assert steps == 12
 
 
-def test_deadline_stops_training_within_an_epoch(conll: Path, tmp_path: Path) -> None:
+def test_training_stops_before_an_epoch_that_would_exceed_the_limit(
+    conll: Path, tmp_path: Path
+) -> None:
     fit = new_fit(conll, tmp_path / "run")
-    fit.deadline = -math.inf
-    assert len(list(fit.run())) == 1
+    fit.limit = TimeLimit(60)
+    for record in fit.run():
+        if record["epoch"] == 2:
+            fit.epoch_seconds = 3601
+    assert fit.epoch == 2
     assert fit.cut_short
     assert fit.complete
-    assert fit.steps == 1  # of four in an epoch
+    assert fit.steps == 8
 
 
-def test_interrupted_run_is_not_complete_after_the_deadline(conll: Path, tmp_path: Path) -> None:
+def test_interrupted_run_is_not_complete_after_the_limit(conll: Path, tmp_path: Path) -> None:
     """An interrupted run holds the weights of its last epoch, not the best ones."""
     fit = new_fit(conll, tmp_path / "run")
     list(fit.run(lambda: fit.epoch == 1))
-    fit.deadline = -math.inf
+    fit.limit = TimeLimit(1e-9)
     assert not fit.cut_short
     assert not fit.complete
 
 
-@pytest.mark.parametrize(("batch_size", "cut_short"), [(1, True), (4, False)])
-def test_last_epoch_is_cut_short_only_if_batches_are_left(
-    conll: Path, tmp_path: Path, batch_size: int, cut_short: bool
-) -> None:
-    changes = ["training.epochs=1", f"training.batch_size={batch_size}"]
-    fit = new_fit(conll, tmp_path / "run", *changes)
-    fit.deadline = -math.inf
+def test_limit_does_not_cut_the_last_epoch_short(conll: Path, tmp_path: Path) -> None:
+    fit = new_fit(conll, tmp_path / "run", "training.epochs=1", "training.batch_size=4")
+    fit.limit = TimeLimit(1e-9)  # over before the only step of the epoch ends
     list(fit.run())
     assert fit.complete
-    assert fit.cut_short == cut_short
+    assert not fit.cut_short
+    assert fit.steps == 1

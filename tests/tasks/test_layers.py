@@ -56,7 +56,8 @@ def test_sentences_of_a_text_are_embedded_independently(embedder: Embedder, prep
 def test_repeated_sentences_are_computed_once(embedder: Embedder) -> None:
     seen = []
 
-    def watch(sentences):
+    def watch(sentences, total):
+        assert total == 2
         for words in sentences:
             seen.append(words)
             yield words
@@ -68,6 +69,16 @@ def test_repeated_sentences_are_computed_once(embedder: Embedder) -> None:
 def test_cache_larger_than_the_disk_is_refused(
     embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Oracle: the limit of the kernel on the size of files, which fails like a full disk."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(InputError, match="set TMPDIR to a folder on a larger disk"):
+            LayerCache(embedder).prepare(SENTENCES)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    monkeypatch.delattr("os.posix_fallocate")  # as on macOS
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=100))
     with pytest.raises(InputError, match="set TMPDIR to a folder on a larger disk"):
         LayerCache(embedder).prepare(SENTENCES)

@@ -16,6 +16,7 @@ from elmore.errors import InputError
 from elmore.prefetch import prefetch
 from elmore.tasks.config import FitConfig
 from elmore.tasks.task import Labels, Task, TaskModel
+from elmore.tasks.time_limit import TimeLimit
 from elmore.tasks.words import WordEncoder
 from elmore.text.sentences import group_by_length
 from elmore.training.checkpoints import (
@@ -48,7 +49,7 @@ class Fit:
         train: Training examples.
         dev: Dev examples, for early stopping and to select the best weights.
         folder: Folder of the run, for its checkpoints.
-        deadline: Value of `time.monotonic()` at which training is cut short.
+        limit: Time limit of the run. Training is cut short before an epoch that would exceed it.
     """
 
     def __init__(
@@ -62,13 +63,13 @@ class Fit:
         train: Sequence[Any],
         dev: Sequence[Any],
         folder: RunFolder,
-        deadline: float = math.inf,
+        limit: TimeLimit,
     ) -> None:
         self.task, self.model, self.config = task, model, config
         self.encode, self.labels = encode, labels
         self.train, self.dev = train, dev
         self.folder = folder
-        self.deadline = deadline
+        self.limit = limit
         self.optimizer = make_optimizer(
             model,
             "adamw" if config.optimizer == "adam" else config.optimizer,
@@ -85,12 +86,14 @@ class Fit:
         self.bad_epochs = 0
         """Epochs since the best score."""
         self.lr = config.lr
+        self.epoch_seconds = 0.0
+        """Duration of the last epoch, including the evaluation on the dev set."""
         self.cut_short = False
-        """Whether training stopped because of the deadline."""
+        """Whether training stopped because of the time limit."""
 
     @property
     def complete(self) -> bool:
-        """Whether training has ended, by itself or because of the deadline."""
+        """Whether training has ended, by itself or because of the time limit."""
         return self._finished or self.cut_short
 
     @property
@@ -98,18 +101,22 @@ class Fit:
         return self.epoch >= self.config.epochs or self.bad_epochs >= self.config.patience
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[dict[str, Any]]:
-        """Train until complete or asked to stop; yield the metrics of each epoch."""
-        self._check_deadline()
+        """Train until complete or asked to stop; yield the metrics of each epoch.
+
+        Raises:
+            InputError: If the first epoch exceeds the time limit, or the loss is not finite.
+        """
+        self._check_limit()
         while not self.complete and not should_stop():
             yield self._run_epoch()
             self.save()
-            self._check_deadline()
+            self._check_limit()
         if self.complete:
             self.model.load_state_dict(self.best_weights)
 
-    def _check_deadline(self) -> None:
+    def _check_limit(self) -> None:
         # Once per epoch, not in `complete`, whose value must not change after `run` has returned.
-        if self.epoch and not self._finished and time.monotonic() > self.deadline:
+        if self.epoch and not self._finished and self.limit.remaining < self.epoch_seconds:
             self.cut_short = True
 
     def _run_epoch(self) -> dict[str, Any]:
@@ -124,6 +131,7 @@ class Fit:
         self.epoch += 1
         scores = self._score_dev()
         self._update_best(scores[self.task.score_name])
+        self.epoch_seconds = time.monotonic() - start
         return {
             "epoch": self.epoch,
             "loss": loss,
@@ -135,16 +143,17 @@ class Fit:
         }
 
     def _train_steps(self) -> Iterator[Tensor]:
-        """Train on all examples, or until the deadline; yield the losses."""
+        """Train on all examples; yield the losses."""
         self.model.train()
         batches = prefetch(
             lambda examples: self.task.collate(examples, self.encode, self.labels), self._batches()
         )
+        steps: Iterable[Any] = batches
+        if not self.epoch:
+            num_steps = math.ceil(len(self.train) / self.config.batch_size)
+            steps = self.limit.require_time(batches, num_steps, "the first epoch")
         with closing(batches):
-            for step, batch in enumerate(batches):
-                if step and time.monotonic() > self.deadline:
-                    self.cut_short = True
-                    return
+            for step, batch in enumerate(steps):
                 loss = self._train_step(batch)
                 yield loss
                 if step % _STEPS_PER_CHECK == 0:
@@ -221,6 +230,7 @@ class Fit:
             "best": self.best,
             "worse": self.bad_epochs,
             "lr": self.lr,
+            "seconds": self.epoch_seconds,
         }
         write_checkpoint(self.folder.checkpoints, self.epoch, Checkpoint(tensors, facts))
 
@@ -238,6 +248,7 @@ class Fit:
         facts = checkpoint.metadata
         self.epoch, self.steps = facts["epoch"], facts["steps"]
         self.best, self.bad_epochs, self.lr = facts["best"], facts["worse"], facts["lr"]
+        self.epoch_seconds = facts.get("seconds", 0.0)  # not in runs of older versions
 
 
 @contextmanager

@@ -6,10 +6,13 @@ kept in float16, one row per word: on the GPU if they fit, otherwise in a memory
 B texts, J layers, T words, D dim; N words in the cache.
 """
 
+import errno
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, islice
+from typing import IO
 
 import numpy as np
 import torch
@@ -29,18 +32,27 @@ _SENTENCES_PER_COPY = 256
 Text = Sequence[Sentence]
 """Sentences in their order. The biLM embeds each of them independently (section 3.4)."""
 
-Watch = Callable[[Iterator[Sentence]], Iterator[Sentence]]
+Watch = Callable[[Iterator[Sentence], int], Iterator[Sentence]]
+"""Wraps an iterator over sentences, given their number; for a progress bar, for example."""
 
 
-def _require_space(size: int) -> None:
-    """Raise `InputError` if the file does not fit on the disk: SIGBUS would kill the process."""
+def _reserve(file: IO[bytes], size: int) -> None:
+    """Reserve disk space for a file: on a full disk, writing to mapped memory raises SIGBUS.
+
+    Raises:
+        InputError: If the disk is too small.
+    """
     folder = tempfile.gettempdir()
-    free = shutil.disk_usage(folder).free
-    if size > free:
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)
+        elif shutil.disk_usage(folder).free < size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
         raise InputError(
-            f"the biLM's layers of all sentences take {size / 1e9:.1f} GB, but {folder} has only "
-            f"{free / 1e9:.1f} GB of free space; set TMPDIR to a folder on a larger disk"
-        )
+            f"the biLM's layers of all sentences take {size / 1e9:.1f} GB, which do not fit into "
+            f"{folder} ({error.strerror}); set TMPDIR to a folder on a larger disk"
+        ) from error
 
 
 class LayerCache:
@@ -54,11 +66,13 @@ class LayerCache:
             1, embedder.num_layers, embedder.dim, dtype=torch.float16
         )
 
-    def prepare(self, sentences: Iterable[Sentence], watch: Watch = iter) -> None:
+    def prepare(
+        self, sentences: Iterable[Sentence], watch: Watch = lambda sentences, _: sentences
+    ) -> None:
         """Compute and cache the layers of all distinct sentences."""
         distinct = list(dict.fromkeys(tuple(words) for words in sentences if words))
         self._table = self._new_table(sum(map(len, distinct)))
-        for _ in watch(self._fill(distinct)):
+        for _ in watch(self._fill(distinct), len(distinct)):
             pass
         self.embedder.free()  # leaves the memory to the task's model
 
@@ -67,10 +81,10 @@ class LayerCache:
         size, device = 2 * np.prod(shape, dtype=int).item(), self.embedder.device
         if device.type == "cuda" and size < _MAX_SHARE_OF_GPU * torch.cuda.mem_get_info(device)[0]:
             return torch.empty(shape, dtype=torch.float16, device=device)
-        _require_space(size)
         # The file may be larger than memory. It has no name and is deleted with the mapping.
         with tempfile.TemporaryFile() as file:
-            return torch.from_numpy(np.memmap(file, np.float16, "w+", shape=shape))
+            _reserve(file, size)
+            return torch.from_numpy(np.memmap(file, np.float16, "r+", shape=shape))
 
     def _fill(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
         start = 0

@@ -1,0 +1,50 @@
+"""The time limit of a training run, which includes the biLM pass."""
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from elmore.errors import InputError
+
+T = TypeVar("T")
+
+_MIN_SHARE = 0.1
+"""Part of the limit after which the speed is taken as representative."""
+
+
+class TimeLimit:
+    """A limit on the time since this object was created."""
+
+    def __init__(self, minutes: float | None = None) -> None:
+        self.seconds = math.inf if minutes is None else 60 * minutes
+        self._start = time.monotonic()
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the limit; negative after it."""
+        return self._start + self.seconds - time.monotonic()
+
+    def require_time(self, items: Iterable[T], total: int, what: str) -> Iterator[T]:
+        """Yield the items of a part of the run that has to be completed within the limit.
+
+        Args:
+            items: The steps of this part.
+            total: Their number.
+            what: Name of this part in messages.
+
+        Raises:
+            InputError: As soon as the time that the items have taken so far shows that the limit
+                is too short. The message says how much time is needed.
+        """
+        start = time.monotonic()
+        for done, item in enumerate(items, 1):
+            yield item
+            elapsed = time.monotonic() - start
+            expected = elapsed / done * (total - done)
+            if done < total and elapsed > _MIN_SHARE * self.seconds and expected > self.remaining:
+                needed = self.seconds - self.remaining + expected
+                raise InputError(
+                    f"{self.seconds / 60:.3g} minutes are too short: {what} would end after about "
+                    f"{needed / 60:.3g} minutes. Resume the run with a longer time limit."
+                )
