@@ -29,9 +29,9 @@ from elmore.analysis.wsd import (
     read_first_senses,
     read_wsd,
 )
-from elmore.cli.progress import with_progress
 from elmore.embedder import Embedder
 from elmore.errors import InputError
+from elmore.progress import with_progress
 
 SETS = ("senseval2", "senseval3", "semeval2007", "semeval2013", "semeval2015")
 COLUMNS = ("ALL", *SETS)

@@ -10,7 +10,8 @@ import pytest
 import elmore
 
 ORDER = [
-    "errors", "threads", "prefetch", "atomic", "schema", "transfer", "text", "bilm", "inference",
+    "errors", "threads", "prefetch", "progress", "atomic", "schema", "transfer", "text", "bilm",
+    "inference",
     "mix", "checkpoint", "embedder", "vectors", "training", "pretrain", "tasks", "analysis",
     "compat", "cli",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from elmore.threads import limit_spinning
 
 if TYPE_CHECKING:
+    from elmore import tasks as tasks
     from elmore.bilm.config import BiLMConfig as BiLMConfig
     from elmore.bilm.model import BiLM as BiLM
     from elmore.embedder import Embedder as Embedder
@@ -43,6 +44,7 @@ _MODULES = {
     "max_pool": "elmore.mix",
     "mean_pool": "elmore.mix",
     "read_vectors": "elmore.vectors.formats",
+    "tasks": "elmore.tasks",
     "tokenize": "elmore.text.tokenize",
 }
 
@@ -53,7 +55,8 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'elmore' has no attribute {name!r}")
     limit_spinning()
-    return getattr(import_module(_MODULES[name]), name)
+    module = import_module(_MODULES[name])
+    return module if name == "tasks" else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -38,3 +38,8 @@ def _lines(items: Iterable[T], what: str, total: int | None) -> Iterator[T]:
             last = time.monotonic()
             of_all = f" of {total:,}" if total else ""
             print(f"{done:,}{of_all} {what}", file=sys.stderr, flush=True)
+
+
+def show_line(line: str) -> None:
+    """Print a line to standard output at once, also in a pipe."""
+    print(line, flush=True)

@@ -56,14 +56,16 @@ def test_learns_and_reloads(place: str, tmp_path: Path, model: Path) -> None:
     trained = load_task(tmp_path / "run")
     examples = trained.task.read(path, trained.config)
     assert trained.evaluate(path) == summary["scores"]["dev"]
-    assert trained.predict(examples)[0] == examples[0].clusters
+    first = trained.predict(examples)[0]
+    assert list(map(list, first)) == examples[0].clusters
+    assert all(0 < p <= 1 for cluster in first for p in cluster.values())
     example = trained.task.parse("Ada met Bob. She knew him. He smiled.", str.split)
     [answer] = trained.predict([example])  # no genre, and unknown words such as `Bob.`
     assert json.loads(json.dumps(trained.task.as_json(example, answer, trained.config)))
 
 
 EXAMPLE = CorefExample("", "", [["The", "man", "of", "[sea]"], ["It", "saw", "him"]], ["-"] * 7, [])
-PREDICTED = [[Span(0, 4), Span(6, 7)], [Span(3, 4), Span(4, 5)]]
+PREDICTED = [{Span(0, 4): 0.9, Span(6, 7): 0.8}, {Span(3, 4): 0.7, Span(4, 5): 0.6}]
 
 
 def test_show_brackets_mentions_with_cluster_numbers() -> None:
@@ -73,24 +75,28 @@ def test_show_brackets_mentions_with_cluster_numbers() -> None:
 
 def test_json_has_the_span_and_text_of_each_mention() -> None:
     actual: dict[str, Any] = Coref().as_json(EXAMPLE, PREDICTED, Coref.config())
-    assert actual == {
-        "sentences": EXAMPLE.sentences,
-        "clusters": [
-            [
-                {"start": 0, "end": 4, "text": "The man of [sea]"},
-                {"start": 6, "end": 7, "text": "him"},
-            ],
-            [{"start": 3, "end": 4, "text": "[sea]"}, {"start": 4, "end": 5, "text": "It"}],
-        ],
-    }
+    assert actual["sentences"] == EXAMPLE.sentences
+    assert actual["text"] == "The man of [sea] It saw him"
+    assert [[tuple(mention.values()) for mention in c] for c in actual["clusters"]] == [
+        [(0, 4, "The man of [sea]", 0, 16, 0.9), (6, 7, "him", 24, 27, 0.8)],
+        [(3, 4, "[sea]", 11, 16, 0.7), (4, 5, "It", 17, 19, 0.6)],
+    ]
+    assert list(actual["clusters"][0][0]) == [
+        "start", "end", "text", "start_char", "end_char", "probability",
+    ]  # fmt: skip
+
+
+def test_offsets_are_those_of_the_raw_text() -> None:
+    example = Coref().parse("Ada ran.  She hid.", str.split)
+    actual = Coref().as_json(example, [{Span(0, 1): 1.0, Span(2, 3): 1.0}], Coref.config())
+    assert [m["text"] for m in actual["clusters"][0]] == ["Ada", "She"]
+    assert [m["start_char"] for m in actual["clusters"][0]] == [0, 10]
 
 
 def test_parse_splits_a_line_into_sentences() -> None:
     example = Coref().parse("Mr. Fox ran. He hid!", str.split)
     assert example.sentences == [["Mr.", "Fox", "ran."], ["He", "hid!"]]
     assert len(example.speakers) == 5
-    with pytest.raises(InputError, match="expected a document, got an empty line"):
-        Coref().parse(" ", str.split)
 
 
 def test_long_documents_are_split_for_training_only(tmp_path: Path) -> None:

@@ -191,8 +191,12 @@ def test_spans_get_the_cluster_ids_of_their_mentions() -> None:
 def test_clusters_are_the_transitive_closure() -> None:
     a, b, c, d, e = (Span(i, i + 1) for i in range(5))
     # c -> a, d -> b, e -> c
-    assert build_clusters([a, b, c, d, e], [0, 0, 2, 2, 2]) == [[a, c, e], [b, d]]
-    assert build_clusters([a, b], [0, 0]) == []
+    probabilities = [0.1, 0.2, 0.3, 0.4, 0.5]
+    assert build_clusters([a, b, c, d, e], [0, 0, 2, 2, 2], probabilities) == [
+        {a: 0.1, c: 0.3, e: 0.5},
+        {b: 0.2, d: 0.4},
+    ]
+    assert build_clusters([a, b], [0, 0], [0.1, 0.2]) == []
 
 
 def test_batch_equals_separate_documents() -> None:

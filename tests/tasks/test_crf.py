@@ -1,5 +1,6 @@
 """The CRF. Oracle: enumeration of all tag sequences."""
 
+import math
 from itertools import pairwise, product
 
 import pytest
@@ -54,6 +55,20 @@ def test_likelihood_and_viterbi_equal_enumeration(crf: CRF, scores: torch.Tensor
         gold = score[tuple(tags[b, :length].tolist())]
         assert nll[b].item() == pytest.approx(total - gold, abs=1e-4)
         assert tuple(best[b]) == max(score, key=score.__getitem__)
+
+
+def test_probabilities_of_tags_equal_enumeration(crf: CRF, scores: torch.Tensor) -> None:
+    transitions = Transitions(*(x.detach() for x in crf.transitions()))
+    spans = [(0, 1, [2, 0]), (0, 3, [1]), (1, 0, [0]), (2, 0, [1, 1, 2])]
+    actual = crf.probabilities(scores, MASK, spans)
+    for (b, start, tags), probability in zip(spans, actual, strict=True):
+        paths = list(product(range(K), repeat=LENGTHS[b]))
+        weight = {path: math.exp(score_of(path, scores[b], transitions)) for path in paths}
+        matching = sum(
+            weight[path] for path in paths if list(path[start : start + len(tags)]) == tags
+        )
+        assert probability == pytest.approx(matching / sum(weight.values()), rel=1e-4)
+    assert crf.probabilities(scores, MASK, []) == []
 
 
 def test_padding_does_not_affect_the_likelihood_or_the_best_path(

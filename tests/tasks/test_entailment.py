@@ -267,7 +267,13 @@ def test_predict_uses_the_tokenizer_of_training(
     config = read_task_config("entailment", None, [*TINY, *settings])
     folder = tmp_path / "run"
     train_task(
-        "entailment", folder, train=[tiny_dataset], dev=tiny_dataset, config=config, device="cpu"
+        "entailment",
+        folder,
+        train=tiny_dataset,
+        dev=str(tiny_dataset),
+        config=config,
+        device="cpu",
+        progress=False,
     )
     pairs = tmp_path / "pairs.txt"
     pairs.write_text("It rains.\tIt pours.\n")

@@ -4,7 +4,7 @@ import json
 import math
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ import elmore
 from elmore.errors import InputError
 from elmore.tasks import get_task, load_task, read_task_config, train_task
 from elmore.tasks.fit import Fit
+from elmore.tasks.layers import LayerCache
 from elmore.tasks.ner.data import NerExample, read_entities
 from elmore.tasks.ner.task import Ner
 from elmore.tasks.spans import LabeledSpan
@@ -35,7 +36,9 @@ RUNS = ("uninterrupted", "resumed")
 
 def train(folder: Path, conll: Path, changes: list[str], **more: object) -> dict:
     config = read_task_config("ner", changes=changes)
-    return train_task("ner", folder, train=[conll], dev=conll, config=config, device="cpu", **more)
+    return train_task(
+        "ner", folder, train=[conll], dev=conll, config=config, device="cpu", progress=False, **more
+    )
 
 
 def metrics(folder: Path) -> list[dict]:
@@ -49,7 +52,7 @@ def test_reads_conll_columns(conll: Path, tmp_path: Path) -> None:
     assert examples[1].entities == [LabeledSpan("LOC", 0, 1), LabeledSpan("LOC", 4, 6)]
     (tmp_path / "tabs").write_text("-DOCSTART-\tO\n\nNew York\tNNP\tS-LOC\nx\tNN\tO\n\n\n\n")
     [only] = read_entities(tmp_path / "tabs")
-    assert only == (["New York", "x"], [LabeledSpan("LOC", 0, 1)])
+    assert only == NerExample(["New York", "x"], [LabeledSpan("LOC", 0, 1)])
 
 
 @pytest.mark.parametrize(
@@ -78,7 +81,9 @@ def test_learns_and_reloads(conll: Path, model: Path, tmp_path: Path, place: str
     assert trained.evaluate(conll) == summary["scores"]["dev"]
     # Predictions do not depend on the batch.
     together = trained.predict(examples)
-    assert together == [trained.predict([example])[0] for example in examples]
+    for example, entities in zip(examples, together, strict=True):
+        assert trained.predict([example])[0] == pytest.approx(entities, abs=1e-5)
+        assert all(0 < probability <= 1 for probability in entities.values())
     assert sorted(summary["elmo"]) == {"none": [], "input": ["input"]}.get(
         place, ["input", "output"]
     )
@@ -176,6 +181,29 @@ def test_early_stopping_and_learning_rate_decay(conll: Path, tmp_path: Path) -> 
         best = max(best, score)
 
 
+def test_run_whose_checkpoints_are_all_damaged_does_not_start_over(
+    conll: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InterruptedRunError):
+        train(tmp_path / "run", conll, BASELINE, report=interrupt_at(3))
+    for path in (tmp_path / "run" / "checkpoints").iterdir():
+        path.write_bytes(path.read_bytes()[:-9])
+    for _ in range(2):
+        with pytest.raises(InputError, match="no checkpoint can be used"):
+            train(tmp_path / "run", conll, BASELINE, resume=True)
+
+
+def test_resumed_run_needs_the_same_word_vectors(conll: Path, tmp_path: Path) -> None:
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("ada 1 2\nlondon 3 4\n")
+    changes = [*BASELINE, f"words.vectors={vectors}"]
+    with pytest.raises(InterruptedRunError):
+        train(tmp_path / "run", conll, changes, report=interrupt_at(1))
+    vectors.write_text("ada 1 2\nlondon 3 5\n")
+    with pytest.raises(InputError, match="was started with other data"):
+        train(tmp_path / "run", conll, changes, resume=True)
+
+
 def test_nan_loss_stops_the_run(conll: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="NaN or infinite in epoch 1"):
         train(tmp_path / "run", conll, [*BASELINE, "training.lr=1e30", "training.clip_norm=1e30"])
@@ -196,21 +224,78 @@ def test_nan_loss_is_detected_in_the_first_step(
     assert len(steps) == 1  # of the four in an epoch
 
 
+@pytest.fixture
+def limit_of_one_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a time limit end within the second epoch."""
+    run_epoch = Fit._run_epoch
+
+    def run_and_expire(fit: Fit) -> dict:
+        record = run_epoch(fit)
+        if fit.limit.seconds < math.inf:
+            fit.epoch_seconds = fit.limit.remaining + 1
+        return record
+
+    monkeypatch.setattr(Fit, "_run_epoch", run_and_expire)
+
+
+@pytest.mark.usefixtures("limit_of_one_epoch")
 def test_time_limit_is_reported(run, conll: Path, tmp_path: Path) -> None:
     data = ("--train", conll, "--dev", conll, "--no-elmo", "--set", "tagger.hidden=4")
-    result = run("train", "ner", *data, "-o", tmp_path / "late", "--max-minutes", "1e-9")
-    assert "1 epochs in" in result.out
-    assert ", stopped by --max-minutes -> " in result.out
+    result = run("train", "ner", *data, "-o", tmp_path / "late", "--max-minutes", "9")
+    assert "1 epoch in" in result.out
+    assert ", stopped by --max-minutes; continue with --resume -> " in result.out
 
 
-def test_run_stopped_by_the_time_limit_is_complete(conll: Path, tmp_path: Path) -> None:
-    summary = train(tmp_path / "run", conll, BASELINE, test=conll, max_minutes=1e-9)
-    [record] = metrics(tmp_path / "run")  # of 60 epochs
-    assert summary["epochs"] == 1
+@pytest.mark.usefixtures("limit_of_one_epoch")
+def test_run_stopped_by_the_time_limit_is_usable_and_resumes(conll: Path, tmp_path: Path) -> None:
+    """Oracle: a run without a time limit."""
+    changes = [*BASELINE, "training.epochs=4"]
+    summary = train(tmp_path / "run", conll, changes, test=conll, max_minutes=9)
+    [record] = metrics(tmp_path / "run")
+    assert (summary["epochs"], summary["cut_short"]) == (1, True)
     assert summary["scores"]["dev"] == summary["scores"]["test"] == record["dev"]
     assert load_task(tmp_path / "run", device="cpu").evaluate(conll) == record["dev"]
+
+    resumed = train(tmp_path / "run", conll, changes, test=conll, resume=True)
+    assert (resumed["epochs"], resumed["cut_short"]) == (4, False)
+    train(tmp_path / "whole", conll, changes, test=conll)
+    weights = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("run", "whole")]
+    assert weights[0] == weights[1]
+    with pytest.raises(InputError, match="is complete"):
+        train(tmp_path / "run", conll, changes, test=conll, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("place", "what"), [("none", "the first epoch"), ("input", "the biLM pass over all sentences")]
+)
+def test_time_limit_that_is_too_short_is_refused(
+    conll: Path, model: Path, tmp_path: Path, place: str, what: str
+) -> None:
+    changes = [*SMALL, f"elmo.place={place}", f"elmo.model={model}", "training.epochs=1"]
+    with pytest.raises(InputError, match=f"minutes are too short: {what} would end after about"):
+        train(tmp_path / "run", conll, changes, max_minutes=1e-9)
+    assert train(tmp_path / "run", conll, changes, resume=True)["epochs"] == 1
     with pytest.raises(InputError, match="max_minutes must be positive"):
         train(tmp_path / "other", conll, BASELINE, max_minutes=0)
+
+
+def test_interruption_of_the_bilm_pass_is_reported(
+    run, conll: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill = LayerCache._fill
+
+    def interrupt(*args: object) -> Iterator[object]:
+        yield next(fill(*args))
+        signal.raise_signal(signal.SIGINT)
+
+    data = ("--train", conll, "--dev", conll, "-o", tmp_path / "run", "-m", model)
+    command = ("train", "ner", *data, "--set", "training.epochs=1")
+    with monkeypatch.context() as patch:
+        patch.setattr(LayerCache, "_fill", interrupt)
+        result = run(*command)
+    assert result.code == 130
+    assert "elmore: interrupted during the biLM pass" in result.err
+    assert run(*command, "--resume").code == 0
 
 
 def test_changes_keep_the_other_defaults_of_a_task() -> None:
@@ -225,6 +310,7 @@ def test_changes_keep_the_other_defaults_of_a_task() -> None:
     ("change", "message"),
     [
         ("training.batch_size=0", "training.batch_size must be at least 1"),
+        ("words.dim=1000000000", "words.dim must be at most 10000, got 1000000000"),
         ("training.lr=0", "training.lr must be positive"),
         ("elmo.dropout=1", "elmo.dropout must lie in"),
         ("elmo.precision=int4", "precision"),
@@ -250,6 +336,7 @@ def test_word_vectors_are_saved_with_the_task(conll: Path, tmp_path: Path) -> No
     row = trained.encode.index.row("Berlin")
     actual = trained.model.words.table(torch.tensor([[row]]))[0, 0]
     np.testing.assert_allclose(actual.detach(), vectors["berlin"], rtol=1e-6)
+    assert isinstance(trained.predict(["Berlin is far ."])[0], dict)
 
 
 # Command line
@@ -278,11 +365,106 @@ def test_train_evaluate_and_predict_commands(
     scores = json.loads(run("evaluate", "run", conll, "--json").out)
     assert scores["f1"] > 0.9
     assert "f1 " in run("evaluate", "run", conll).out
-    Path("text.txt").write_text("Ada Lovelace lived in London .\n\nthe bank paid Ada .\n")
-    lines = run("predict", "run", "text.txt", "--tokenizer", "whitespace").out.splitlines()
-    first, second = map(json.loads, lines)
-    assert first["entities"][0] == {"label": "PER", "start": 0, "end": 2, "text": "Ada Lovelace"}
+    Path("text.txt").write_text("  Ada  Lovelace lived in London.\n\nthe bank paid Ada .\n")
+    result = run("predict", "run", "text.txt")
+    first, blank, second = map(json.loads, result.out.splitlines())
+    entity = first["entities"][0]
+    assert 0.5 < entity.pop("probability") <= 1
+    assert entity == {
+        "label": "PER", "start": 0, "end": 2, "text": "Ada  Lovelace", "start_char": 2,
+        "end_char": 15,
+    }  # fmt: skip
+    assert first["text"][first["entities"][1]["start_char"] :] == "London."
+    assert blank == {"error": "expected text, got an empty line"}
+    assert "no prediction for 1 blank or invalid lines" in result.err
     assert second["tags"] == ["O", "O", "O", "B-PER", "O"]
+
+
+def test_predict_and_evaluate_write_predictions_for_the_format_of_the_task(
+    run, conll: Path, trained: TrainedTask
+) -> None:
+    """Oracle: the examples, which the model has learned by heart."""
+    lines = run("predict", "ner", conll, "--format", "task").out
+    records = list(map(json.loads, lines.splitlines()))
+    gold = read_entities(conll)
+    assert [record["tokens"] for record in records] == [example.tokens for example in gold]
+    assert [
+        [LabeledSpan(e["label"], e["start"], e["end"]) for e in record["entities"]]
+        for record in records
+    ] == [example.entities for example in gold]
+    run("evaluate", "ner", conll, "--predictions", "out.jsonl")
+    assert Path("out.jsonl").read_text() == lines
+    assert_rejected(run("evaluate", "ner", conll, "--predictions", "out.jsonl"), "exists already")
+    assert_rejected(
+        run("predict", "ner", conll, "--format", "task", "--tokenizer", "moses"),
+        "--tokenizer is for --format text only",
+    )
+
+
+def test_scores_of_each_label(run, conll: Path, trained: TrainedTask) -> None:
+    report = json.loads(run("evaluate", "ner", conll, "--json").out)
+    perfect = {"f1": 1.0, "precision": 1.0, "recall": 1.0}
+    assert report["by_label"] == {
+        "LOC": {**perfect, "support": 4},
+        "PER": {**perfect, "support": 3},
+    }
+    lines = run("evaluate", "ner", conll).out.splitlines()
+    assert lines[0] == "f1 100.00  precision 100.00  recall 100.00"
+    assert lines[2].split() == ["f1", "precision", "recall", "support"]
+    assert lines[3].split() == ["LOC", "100.00", "100.00", "100.00", "4"]
+
+
+def test_labels_that_the_model_cannot_predict_are_reported(
+    run, conll: Path, trained: TrainedTask, tmp_path: Path
+) -> None:
+    other, mixed, none = Path("other.conll"), Path("mixed.conll"), Path("none.conll")
+    other.write_text(conll.read_text().replace("-PER", "-person").replace("-LOC", "-location"))
+    mixed.write_text(conll.read_text().replace("-PER", "-person"))
+    none.write_text("a O\nword O\n")
+    assert_rejected(
+        run("evaluate", "ner", other),
+        "the model knows none of the labels in other.conll: location (4), person (3). It was "
+        "trained with LOC, PER.",
+    )
+    assert_rejected(run("evaluate", "ner", none), "none.conll has no gold labels")
+    note = "labels that are not in the training data and count as errors: person (3)"
+    result = run("evaluate", "ner", mixed)
+    assert result.code == 0
+    assert note in result.err
+    with pytest.warns(UserWarning, match="count as errors"):
+        assert trained.evaluate(mixed)["recall"] == pytest.approx(4 / 7)
+    data = ("train", "ner", "--train", conll, "-o", "x", "--no-elmo", "--set", "training.epochs=1")
+    assert_rejected(run(*data, "--dev", none), "none.conll has no gold labels")
+    assert_rejected(
+        run(*data, "--dev", conll, "--test", other), "knows none of the labels in other.conll"
+    )
+    assert not Path("x").exists()
+    result = run(*data, "--dev", mixed, "--json")
+    assert note in result.err
+    assert json.loads(result.out)["epochs"] == 1
+
+
+def test_load_and_call_with_raw_text(trained: TrainedTask) -> None:
+    ner = elmore.tasks.load("ner", device="cpu")
+    answer = ner("Ada left London.")
+    assert answer["tokens"] == ["Ada", "left", "London", "."]
+    [person, place] = answer["entities"]
+    assert (person["text"], place["text"]) == ("Ada", "London")
+    assert (place["start_char"], place["end_char"]) == (9, 15)
+    assert ner.predict(["Ada left London."]) == [
+        {LabeledSpan(e["label"], e["start"], e["end"]): e["probability"] for e in (person, place)}
+    ]
+    with pytest.raises(InputError, match="expected text, got an empty line"):
+        ner(" ")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"{}", b"null"])
+@pytest.mark.parametrize("name", ["task.json", "words.json"])
+def test_damaged_files_of_a_task_are_named(
+    run, conll: Path, trained: TrainedTask, name: str, content: bytes
+) -> None:
+    (Path("ner") / name).write_bytes(content)
+    assert_rejected(run("evaluate", "ner", conll), name)
 
 
 def test_terminal_output_brackets_spans(run, trained: TrainedTask, monkeypatch) -> None:
@@ -294,7 +476,7 @@ def test_terminal_output_brackets_spans(run, trained: TrainedTask, monkeypatch) 
     assert " London]" in shown
 
 
-def test_interactive_predict_continues_after_an_error(
+def test_invalid_lines_do_not_stop_the_others(
     run, trained: TrainedTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("lines.txt").write_text("bad\nAda left .\n")
@@ -306,14 +488,15 @@ def test_interactive_predict_continues_after_an_error(
         return parse(self, line, tokenize)
 
     monkeypatch.setattr(type(trained.task), "parse", reject_bad)
-    assert_rejected(run("predict", "ner", "lines.txt"), "lines.txt, line 1: invalid line")
+    lines = run("predict", "ner", "lines.txt").out.splitlines()
+    assert json.loads(lines[0]) == {"error": "invalid line"}
+    assert json.loads(lines[1])["tokens"] == ["Ada", "left", "."]
     with Path("lines.txt").open("rb") as file:
         terminal = SimpleNamespace(buffer=file, isatty=lambda: True)
         monkeypatch.setattr(sys, "stdin", terminal)
         result = run("predict", "ner")
     assert result.code == 0
-    assert "elmore: invalid line" in result.err
-    assert json.loads(result.out)["tokens"] == ["Ada", "left", "."]
+    assert result.out.splitlines() == lines
 
 
 def test_invalid_input_keeps_the_existing_run(

@@ -203,11 +203,10 @@ def test_predict_command(file: Path, tmp_path: Path, run: Any) -> None:
         assert passage[actual["start"] : actual["end"]] == actual["answer"]
         assert 0 < actual["probability"] <= 1
     questions.write_text("Where was she born?\n")
+    [line] = run("predict", folder, questions, "--device", "cpu").out.splitlines()
+    assert json.loads(line)["error"].startswith("expected question<TAB>passage")
     assert_rejected(
-        run("predict", folder, questions, "--device", "cpu"), "line 1: expected question<TAB>"
-    )
-    assert_rejected(
-        run("predict", folder, questions, "--tokenizer", "moses"), "leave out --tokenizer"
+        run("predict", folder, questions, "--tokenizer", "moses"), "moses cannot be used"
     )
 
 

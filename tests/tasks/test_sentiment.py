@@ -20,6 +20,7 @@ from elmore.tasks.sentiment.model import BCN
 from elmore.tasks.vectors import WordVectors
 from elmore.tasks.words import WordEncoder, WordIndex, Words
 from elmore.text.tokenize import get_tokenizer
+from tests.cli.conftest import assert_rejected
 
 TREE = "(4 (2 (2 The) (2 film)) (4 (3 (2 is) (4 great)) (2 .)))"
 SENTIMENT = get_task("sentiment")
@@ -316,12 +317,42 @@ def test_learns_with_elmo_and_reloads(
     [answer] = trained.predict([example])
     actual = task.as_json(example, answer, trained.config)
     assert actual["label"] == "very positive"
+    assert actual["probability"] == max(actual["probabilities"].values())
     assert sum(actual["probabilities"].values()) == pytest.approx(1)
     assert next(iter(actual["probabilities"])) == "very negative"
     assert "very positive" in task.show(example, answer)
     assert "\\[end]" in task.show(example._replace(tokens=["[end]"]), answer)
-    with pytest.raises(InputError, match="expected a sentence"):
-        task.parse(" ", get_tokenizer())
+
+
+def test_confusion_matrix_and_scores_of_each_class() -> None:
+    """Oracle: counts by hand."""
+    task = get_task("sentiment")
+    gold = [SentimentExample(["a"], label) for label in ("positive", "positive", "negative")]
+    predicted = [{"positive": p, "negative": 1 - p} for p in (0.9, 0.2, 0.4)]
+    assert task.confusion_matrix(gold, predicted) == {
+        "negative": {"negative": 1, "positive": 0},
+        "positive": {"negative": 1, "positive": 1},
+    }
+    assert task.scores_by_label(gold, predicted) == {
+        "negative": {"f1": 2 / 3, "precision": 0.5, "recall": 1.0, "support": 1},
+        "positive": {"f1": 2 / 3, "precision": 1.0, "recall": 0.5, "support": 2},
+    }
+
+
+def test_data_with_one_class_is_reported(run, tmp_path: Path) -> None:
+    one, two = tmp_path / "one.tsv", tmp_path / "two.tsv"
+    one.write_text("positive\tA joy .\npositive\tA delight .\n")
+    two.write_text("positive\tA joy .\nnegative\tA bore .\n")
+    command = ["train", "sentiment", "--no-elmo", "--set", "training.epochs=1", "-o"]
+    command = [*command, tmp_path / "run", "--set", "network.hidden=4"]
+    assert_rejected(
+        run(*command, "--train", one, "--dev", two), "all training examples have the label 'positi"
+    )
+    result = run(*command, "--train", two, "--dev", one, "--test", two)
+    assert f"all examples in {one} have the label 'positive'" in result.out
+    assert "gold \\ predicted" in result.out
+    evaluated = run("evaluate", tmp_path / "run", one)
+    assert f"all examples in {one} have the label 'positive'" in evaluated.err
 
 
 def test_treebank_has_the_published_counts(tasks: Path) -> None:

@@ -252,7 +252,9 @@ def test_predicted_roles_belong_to_the_predicate_in_brackets(
     trained = load_task(baseline[0], device="cpu")
     lines = ["Ann [says] Bob took a book .", "Ann says Bob [took] a book ."]
     examples = [trained.task.parse(line, str.split) for line in lines]
-    assert trained.predict(examples) == [
+    predictions = trained.predict(examples)
+    assert all(0.5 < p <= 1 for roles in predictions for p in roles.values())
+    assert list(map(list, predictions)) == [
         [S("ARG0", 0, 1), S("V", 1, 2), S("ARG1", 2, 6)],
         [S("ARG0", 2, 3), S("V", 3, 4), S("ARG1", 4, 6)],
     ]
@@ -316,17 +318,21 @@ def test_predicted_tags_are_the_best_valid_sequence(
 def test_input_line_json_and_terminal_output() -> None:
     task = get_task("srl")
     example = task.parse("She [gave] him a book .", str.split)
-    assert example == SrlExample(["She", "gave", "him", "a", "book", "."], 1, [])
-    roles = [S("ARG0", 0, 1), V, S("ARG2", 2, 3), S("ARG1", 3, 5)]
+    line = "She [gave] him a book ."
+    assert example == SrlExample(["She", "gave", "him", "a", "book", "."], 1, [], line)
+    roles = {S("ARG0", 0, 1): 0.9, V: 0.8, S("ARG2", 2, 3): 0.7, S("ARG1", 3, 5): 0.6}
+    fields = ("label", "start", "end", "text", "start_char", "end_char", "probability")
+    expected = [
+        ("ARG0", 0, 1, "She", 0, 3, 0.9),
+        ("V", 1, 2, "gave", 5, 9, 0.8),
+        ("ARG2", 2, 3, "him", 11, 14, 0.7),
+        ("ARG1", 3, 5, "a book", 15, 21, 0.6),
+    ]
     assert task.as_json(example, roles, None) == {
+        "text": line,
         "tokens": example.tokens,
         "predicate": 1,
-        "roles": [
-            {"label": "ARG0", "start": 0, "end": 1, "text": "She"},
-            {"label": "V", "start": 1, "end": 2, "text": "gave"},
-            {"label": "ARG2", "start": 2, "end": 3, "text": "him"},
-            {"label": "ARG1", "start": 3, "end": 5, "text": "a book"},
-        ],
+        "roles": [dict(zip(fields, values, strict=True)) for values in expected],
         "tags": ["B-ARG0", "B-V", "B-ARG2", "B-ARG1", "I-ARG1", "O"],
     }
     plain = Text.from_markup(task.show(example, roles)).plain

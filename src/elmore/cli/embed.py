@@ -44,7 +44,7 @@ def embed(
         carry_state: Start each sentence from the state at the end of the previous one, as bilm-tf
             does. Slower.
     """
-    from elmore.cli.progress import with_progress
+    from elmore.progress import with_progress
     from elmore.vectors.embed_file import embed_file
 
     try:

@@ -1,34 +1,58 @@
 """`elmore evaluate`: score a trained task on labeled examples."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from elmore.cli.options import Json
+from elmore.cli.options import Json, Overwrite
 
 
 def evaluate(
     run: Path,
     file: Path,
     *,
+    predictions: Path | None = None,
     init_bilm: Annotated[str | None, Parameter(alias="-m")] = None,
     device: str = "auto",
+    overwrite: Overwrite = False,
     json_output: Json = False,
 ) -> None:
     """Score a trained task on labeled examples.
 
-    Example: `elmore evaluate runs/ner c.conll`
+    Prints the scores and, if the task has labels, those of each label; for classifiers also the
+    confusion matrix.
+
+    Examples:
+        elmore evaluate runs/ner c.conll
+
+        elmore evaluate runs/ner c.conll --predictions predictions.jsonl
 
     Args:
         run: Folder written by `elmore train`.
         file: Labeled examples, in the task's standard format.
+        predictions: File for the predictions, one line of JSON per example.
         init_bilm: Path of the biLM, if it has moved since training.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
     """
-    from elmore.cli.train import show_scores
+    from elmore.atomic import atomic_file, refuse_existing
     from elmore.tasks import load_task
+    from elmore.tasks.show import show_report
+    from elmore.tasks.trained import Outcome
 
-    scores = load_task(run, device=device, bilm=init_bilm).evaluate(file)
-    print(json.dumps(scores) if json_output else show_scores(scores))
+    if predictions:
+        refuse_existing(predictions, overwrite=overwrite)
+    trained = load_task(run, device=device, bilm=init_bilm)
+    examples = trained.read(file)
+    for note in trained.check_labels(examples, str(file)):
+        print(f"elmore: {note}", file=sys.stderr)
+    predicted = trained.predict(examples)
+    if predictions:
+        outcomes = map(Outcome, examples, predicted)
+        records = (json.dumps(trained.as_json(o), ensure_ascii=False) for o in outcomes)
+        with atomic_file(predictions) as temporary:
+            temporary.write_text("".join(f"{line}\n" for line in records), encoding="utf-8")
+    report = trained.report(examples, predicted)
+    print(json.dumps(report) if json_output else show_report(report))

@@ -32,8 +32,8 @@ def neighbors(
             context-independent.
     """
     from elmore.analysis.neighbors import nearest_neighbors, parse_query
-    from elmore.cli.progress import with_progress
     from elmore.errors import InputError
+    from elmore.progress import with_progress
     from elmore.text.lines import read_lines
 
     embedder = model.load()

@@ -31,9 +31,9 @@ def perplexity(
     """
     from elmore.checkpoint.language_model import read_language_model
     from elmore.cli.pretrain import expand
-    from elmore.cli.progress import with_progress
     from elmore.embedder import find_device
     from elmore.pretrain.perplexity import measure_perplexity
+    from elmore.progress import with_progress
     from elmore.text.corpus import TextConfig, read_sentences
 
     paths = expand(files)

@@ -2,22 +2,19 @@
 
 import json
 import sys
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from elmore.cli.options import Json
-
-_BATCH = 256
 
 
 def predict(
     run: Path,
     file: Annotated[Path, Parameter(allow_leading_hyphen=True)] = Path("-"),
     *,
+    file_format: Annotated[Literal["text", "task"], Parameter(name="--format")] = "text",
     tokenizer: Literal["moses", "whitespace", "spacy"] | None = None,
     language: str = "en",
     init_bilm: Annotated[str | None, Parameter(alias="-m")] = None,
@@ -26,11 +23,19 @@ def predict(
 ) -> None:
     """Predict line by line: formatted on a terminal, as JSON lines in a pipe.
 
-    Example: `elmore predict runs/ner < sentences.txt`
+    Every line of text gets one line of JSON. A line that is blank or invalid gets an object with
+    the key `error`.
+
+    Examples:
+        elmore predict runs/ner < sentences.txt
+
+        elmore predict runs/ner test.conll --format task
 
     Args:
         run: Folder written by `elmore train`.
         file: Text file with one example per line; - is standard input.
+        file_format: Format of the file: text, or task for labeled examples in the task's standard
+            format.
         tokenizer: Tokenizer of the text; by default, the one used in training. Use whitespace for
             tokenized text. Not available for qa, which needs character offsets.
         language: ISO 639-1 code of the language, for the tokenizer.
@@ -38,37 +43,31 @@ def predict(
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
     """
     from rich.console import Console
+    from rich.markup import escape
 
     from elmore.errors import InputError
     from elmore.tasks import load_task
     from elmore.text.lines import read_lines
-    from elmore.text.tokenize import get_tokenizer
 
+    if file_format == "task" and tokenizer:
+        raise InputError("--tokenizer is for --format text only")
     trained = load_task(run, device=device, bilm=init_bilm)
-    default = trained.task.tokenizer(trained.config)
-    if tokenizer and default is None:
-        raise InputError(f"{trained.task.name} has its own tokenizer: leave out --tokenizer")
-    tokenize = get_tokenizer(tokenizer or default or "moses", language)
     # A line typed on a terminal is answered at once; files are processed in batches.
     interactive = str(file) == "-" and sys.stdin.isatty()
+    outcomes = trained.outcomes(
+        read_lines(file) if file_format == "text" else trained.read(file),
+        trained.tokenizer(tokenizer, language),
+        batch_size=1 if interactive else 256,
+    )
     console = Console(highlight=False, soft_wrap=True)
-
-    def examples() -> Iterator[Any]:
-        for number, line in enumerate(read_lines(file), 1):
-            if not line.strip():
-                continue
-            try:
-                yield trained.task.parse(line, tokenize)
-            except InputError as error:
-                if not interactive:
-                    raise InputError(f"{file}, line {number}: {error}") from error
-                print(f"elmore: {error}", file=sys.stderr)  # and wait for the next line
-
-    remaining = examples()
-    while batch := list(islice(remaining, 1 if interactive else _BATCH)):
-        for example, prediction in zip(batch, trained.predict(batch), strict=True):
-            if json_output or not sys.stdout.isatty():
-                result = trained.task.as_json(example, prediction, trained.config)
-                print(json.dumps(result, ensure_ascii=False), flush=interactive)
-            else:
-                console.print(trained.task.show(example, prediction))
+    errors = 0
+    for number, outcome in enumerate(outcomes, 1):
+        errors += outcome.error is not None
+        if json_output or not sys.stdout.isatty():
+            print(json.dumps(trained.as_json(outcome), ensure_ascii=False), flush=interactive)
+        elif outcome.error is not None:
+            console.print(f"[red]line {number}: {escape(outcome.error)}[/red]")
+        else:
+            console.print(trained.task.show(outcome.example, outcome.prediction))
+    if errors:
+        print(f"elmore: no prediction for {errors} blank or invalid lines", file=sys.stderr)

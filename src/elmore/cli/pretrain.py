@@ -69,7 +69,7 @@ class RunOptions:
 
     def keywords(self) -> dict[str, Any]:
         """Return the keyword arguments of the functions that do the work."""
-        from elmore.cli.progress import with_progress
+        from elmore.progress import with_progress
 
         same = ("heldout", "max_minutes", "device", "cache", "workers", "resume", "overwrite")
         return {

@@ -1,9 +1,10 @@
 """`elmore train`: train a task of the paper, with or without ELMo."""
 
 import json
-from itertools import islice
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -57,14 +58,15 @@ def train(
         finetune_bilm: Fine-tune the biLM on the training text first.
         vectors: Word vectors: GloVe or word2vec, text or .bin, or .npz.
         seed: Seed of the initial weights, the order of the examples and dropout.
-        max_minutes: Stop after this many minutes and keep the best weights so far.
+        max_minutes: Stop before the first epoch that would end after this many minutes since the
+            start, including the biLM pass; keep the best weights so far. --resume continues.
         recipe: TOML file with settings; the config.toml of a run repeats that run.
         changes: Change a setting, as in training.lr=1e-3; may be given several times.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
     """
-    from elmore.cli.progress import with_progress
     from elmore.errors import InputError
     from elmore.tasks import read_task_config, train_task
+    from elmore.tasks.show import show_report
 
     if no_elmo and (elmo or layers or init_bilm or finetune_bilm or lambda_ is not None):
         raise InputError("--no-elmo cannot be combined with other options of ELMo")
@@ -81,43 +83,28 @@ def train(
     config = read_task_config(task, recipe, [*given, *changes])
     if no_elmo and config.elmo.place != "none":
         raise InputError(f"--no-elmo contradicts elmo.place={config.elmo.place}")
-    summary = train_task(
-        task,
-        output,
-        train=train,
-        dev=dev,
-        test=test,
-        config=config,
-        max_minutes=max_minutes,
-        resume=resume,
-        overwrite=overwrite,
-        device=device,
-        report=(lambda _: None) if json_output else show_epoch,
-        watch=lambda sentences: with_progress(sentences, "sentences embedded"),
-    )
+    # With --json, standard output holds nothing but the summary.
+    with redirect_stdout(sys.stderr if json_output else sys.stdout):
+        summary = train_task(
+            task,
+            output,
+            train=train,
+            dev=dev,
+            test=test,
+            config=config,
+            max_minutes=max_minutes,
+            resume=resume,
+            overwrite=overwrite,
+            device=device,
+        )
     if json_output:
         print(json.dumps(summary))
         return
-    for part, scores in summary["scores"].items():
-        print(f"{part:5} {show_scores(scores)}")
-    limit = ", stopped by --max-minutes" if summary["cut_short"] else ""
-    epochs = f"{summary['epochs']} epoch{'s' if summary['epochs'] != 1 else ''}"
+    scores = summary["scores"]
+    if "test" in scores:
+        scores["test"] |= {name: summary.get(name, {}) for name in ("by_label", "confusion")}
+    for part, report in scores.items():
+        print(f"{part:5} {show_report(report)}")
+    limit = ", stopped by --max-minutes; continue with --resume" if summary["cut_short"] else ""
+    epochs = "1 epoch" if summary["epochs"] == 1 else f"{summary['epochs']} epochs"
     print(f"{epochs} in {summary['seconds']:.0f} s{limit} -> {output}")
-
-
-def show_epoch(record: dict[str, Any]) -> None:
-    """Print the metrics of an epoch, or a message."""
-    if "note" in record:
-        print(record["note"], flush=True)
-        return
-    first = dict(islice(record["dev"].items(), 4))  # the main scores come first
-    print(
-        f"epoch {record['epoch']:3}  loss {record['loss']:8.4f}  dev {show_scores(first)}"
-        f"  {record['seconds']:.1f} s",
-        flush=True,
-    )
-
-
-def show_scores(scores: dict[str, float]) -> str:
-    """Format scores as percentages."""
-    return "  ".join(f"{name} {100 * score:.2f}" for name, score in scores.items())

@@ -1,9 +1,10 @@
 """(5) Vectors to answers: the paper's six tasks, with and without ELMo.
 
-from elmore.tasks import load_task, train_task
+from elmore.tasks import load, train_task
 
-train_task("ner", Path("runs/ner"), train=[Path("a.conll")], dev=Path("b.conll"))
-ner = load_task("runs/ner")
+train_task("ner", "runs/ner", train="a.conll", dev="b.conll")
+ner = load("runs/ner")
+ner("Ada Lovelace lived in London.")
 """
 
 from collections.abc import Callable
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from elmore.tasks.train import read_task_config as read_task_config
     from elmore.tasks.train import train_task as train_task
     from elmore.tasks.trained import TrainedTask as TrainedTask
+    from elmore.tasks.trained import load as load
     from elmore.tasks.trained import load_task as load_task
 
 
@@ -68,6 +70,7 @@ TASKS: "dict[str, Callable[[], Task[Any, Any, Any]]]" = {
 
 _MODULES = {
     "TrainedTask": "elmore.tasks.trained",
+    "load": "elmore.tasks.trained",
     "load_task": "elmore.tasks.trained",
     "read_task_config": "elmore.tasks.train",
     "train_task": "elmore.tasks.train",

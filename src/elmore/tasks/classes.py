@@ -3,7 +3,9 @@
 B examples, K classes.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -11,6 +13,7 @@ from rich.markup import escape
 from torch import Tensor
 
 from elmore.tasks.show import color_of
+from elmore.tasks.spans import scores_by_label
 from elmore.transfer import to_device
 
 ClassProbabilities = dict[str, float]
@@ -42,6 +45,32 @@ def accuracy(gold: Iterable[str], predicted: Iterable[ClassProbabilities]) -> di
     """Return the share of examples whose most probable class is correct."""
     correct = [most_probable(p) == label for label, p in zip(gold, predicted, strict=True)]
     return {"accuracy": sum(correct) / max(len(correct), 1)}
+
+
+def class_scores(
+    gold: Iterable[str], predicted: Iterable[ClassProbabilities]
+) -> dict[str, dict[str, float]]:
+    """Return precision, recall, F1 and support of each class."""
+    return scores_by_label([[(g,)] for g in gold], [[(most_probable(p),)] for p in predicted])
+
+
+def confusion_matrix(
+    gold: Iterable[str], predicted: Iterable[ClassProbabilities]
+) -> dict[str, dict[str, int]]:
+    """Return how many examples of each gold class were predicted as each class."""
+    pairs = Counter(zip(gold, map(most_probable, predicted), strict=True))
+    classes = sorted({name for pair in pairs for name in pair})
+    return {name: {other: pairs[name, other] for other in classes} for name in classes}
+
+
+def class_as_json(probabilities: ClassProbabilities) -> dict[str, Any]:
+    """Return the most probable class, its probability, and the probabilities of all classes."""
+    label = most_probable(probabilities)
+    return {
+        "label": label,
+        "probability": probabilities[label],
+        "probabilities": probabilities,
+    }
 
 
 def show_class(probabilities: ClassProbabilities) -> str:

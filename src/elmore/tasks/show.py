@@ -1,6 +1,8 @@
-"""Predictions for a terminal: text with colored spans, in rich's markup."""
+"""Output for a terminal: text with colored spans, in rich's markup, and tables of scores."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
 
 from rich.markup import escape
 
@@ -24,3 +26,57 @@ def mark_spans(tokens: Sequence[str], spans: Iterable[LabeledSpan]) -> str:
 def color_of(label: str) -> str:
     """Return the color of a label, which is the same in every run."""
     return _COLORS[sum(label.encode()) % len(_COLORS)]
+
+
+def show_epoch(record: Mapping[str, Any]) -> str:
+    """Return one line with the metrics of an epoch, or the text of a note."""
+    if "note" in record:
+        return str(record["note"])
+    main = dict(islice(record["dev"].items(), 4))
+    return (
+        f"epoch {record['epoch']:3}  loss {record['loss']:8.4f}  dev {show_scores(main)}"
+        f"  {record['seconds']:.1f} s"
+    )
+
+
+def show_scores(scores: Mapping[str, float]) -> str:
+    """Return one line of scores as percentages."""
+    return "  ".join(f"{name} {100 * score:.2f}" for name, score in scores.items())
+
+
+def show_report(report: Mapping[str, Any]) -> str:
+    """Return scores and tables of the scores by metric, of the labels and of the confusions.
+
+    Args:
+        report: As returned by `TrainedTask.report`. Scores such as `muc_f1` and `muc_recall`
+            become one row of a table.
+    """
+    scores: dict[str, float] = {}
+    metrics: dict[str, dict[str, float]] = {}
+    for name, score in report.items():
+        metric, _, part = name.rpartition("_")
+        if metric and part in ("precision", "recall", "f1"):
+            metrics.setdefault(metric, {})[part] = score
+        elif name not in ("by_label", "confusion"):
+            scores[name] = score
+    tables = [
+        _table(metrics),
+        _table(report.get("by_label", {})),
+        _table(report.get("confusion", {}), "gold \\ predicted"),
+    ]
+    return "\n\n".join([show_scores(scores), *filter(None, tables)])
+
+
+def _table(rows: Mapping[str, Mapping[str, float]], corner: str = "") -> str:
+    """Align rows in columns; fractions are shown as percentages, counts as they are."""
+    if not rows:
+        return ""
+    columns = list(next(iter(rows.values())))
+    cells = [[corner, *columns]]
+    for name, row in rows.items():
+        numbers = (row[column] for column in columns)
+        cells.append([name, *(str(n) if isinstance(n, int) else f"{100 * n:.2f}" for n in numbers)])
+    first, *widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        "  ".join([name.ljust(first), *map(str.rjust, values, widths)]) for name, *values in cells
+    )

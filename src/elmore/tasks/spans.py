@@ -8,13 +8,15 @@ S-ORG  O         S-PER  O           BIOES: E- at the end, S- for a single word
 B sentences, T words.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Int64
 
 from elmore.errors import InputError
+from elmore.tasks.offsets import token_offsets
 
 Scheme = Literal["iob1", "iob2", "bioes"]
 _ALIASES = {"L": "E", "U": "S"}  # BILOU is BIOES with other letters
@@ -34,6 +36,10 @@ class LabeledSpan(NamedTuple):
     label: str
     start: int
     end: int
+
+
+SpanProbabilities = dict[LabeledSpan, float]
+"""Predicted spans and their probabilities."""
 
 
 def decode_tags(tags: Sequence[str]) -> list[LabeledSpan]:
@@ -125,10 +131,29 @@ def _split_tag(tag: str) -> tuple[str, str]:
 
 
 def spans_as_json(
-    spans: Iterable[Span] | Iterable[LabeledSpan], tokens: Sequence[str]
+    spans: Mapping[Span, float] | Mapping[LabeledSpan, float], tokens: Sequence[str], text: str
 ) -> list[dict[str, Any]]:
-    """Return the fields of each span, and its text."""
-    return [{**span._asdict(), "text": " ".join(tokens[span.start : span.end])} for span in spans]
+    """Return the fields of each span, its text, its character offsets and its probability.
+
+    Args:
+        spans: Spans with their probabilities.
+        tokens: The tokens that the spans count.
+        text: The text that the tokens were split from.
+    """
+    offsets = token_offsets(text, tokens)
+    records = []
+    for span, probability in spans.items():
+        start, end = offsets[span.start][0], offsets[span.end - 1][1]
+        records.append(
+            {
+                **span._asdict(),
+                "text": text[start:end],
+                "start_char": start,
+                "end_char": end,
+                "probability": probability,
+            }
+        )
+    return records
 
 
 def span_f1(
@@ -140,6 +165,29 @@ def span_f1(
         correct += len(predicted_spans & gold_spans)
         num_predicted += len(predicted_spans)
         num_gold += len(gold_spans)
+    return _f1(correct, num_predicted, num_gold)
+
+
+def scores_by_label(
+    gold: Iterable[Iterable[tuple[Any, ...]]], predicted: Iterable[Iterable[tuple[Any, ...]]]
+) -> dict[str, dict[str, float]]:
+    """Return `span_f1` of each label, and its support: the number of gold spans.
+
+    The label is the first element of a span.
+    """
+    correct, num_predicted, num_gold = Counter[str](), Counter[str](), Counter[str]()
+    for predicted_spans, gold_spans in zip(map(set, predicted), map(set, gold), strict=True):
+        correct.update(span[0] for span in predicted_spans & gold_spans)
+        num_predicted.update(span[0] for span in predicted_spans)
+        num_gold.update(span[0] for span in gold_spans)
+    return {
+        label: _f1(correct[label], num_predicted[label], num_gold[label])
+        | {"support": num_gold[label]}
+        for label in sorted(num_predicted | num_gold)
+    }
+
+
+def _f1(correct: int, num_predicted: int, num_gold: int) -> dict[str, float]:
     return {
         "f1": 2 * correct / max(num_predicted + num_gold, 1),
         "precision": correct / max(num_predicted, 1),

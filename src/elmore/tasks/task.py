@@ -56,7 +56,7 @@ class Task(ABC, Generic[Example, Batch, Prediction]):
         With `training`, tasks may add, shorten or leave out examples.
         """
 
-    def tokenizer(self, config: Any) -> TokenizerName | None:  # noqa: ARG002
+    def tokenizer(self, config: Any) -> TokenizerName | None:
         """Return the default tokenizer of `parse`, or None if `parse` does not use one."""
         return "moses"
 
@@ -90,9 +90,33 @@ class Task(ABC, Generic[Example, Batch, Prediction]):
     ) -> dict[str, float]:
         """Return the scores of predictions; higher is better, and 1 is perfect."""
 
+    def gold_labels(self, example: Example) -> Sequence[str] | None:
+        """Return the label of each gold span, or the gold class.
+
+        With them, data without labels or with unknown ones is detected. None, the default, means
+        that there is nothing to check.
+        """
+        return None
+
+    def scores_by_label(
+        self,
+        examples: Sequence[Example],
+        predictions: Sequence[Prediction],
+    ) -> dict[str, dict[str, float]]:
+        """Return precision, recall, F1 and support of each label, if the task has labels."""
+        return {}
+
+    def confusion_matrix(
+        self,
+        examples: Sequence[Example],
+        predictions: Sequence[Prediction],
+    ) -> dict[str, dict[str, int]]:
+        """Return how many examples of each class were predicted as each class, for classifiers."""
+        return {}
+
     @abstractmethod
     def parse(self, line: str, tokenize: Tokenizer) -> Example:
-        """Parse an unlabeled example from a line of text.
+        """Parse an unlabeled example from a line of text that is not blank.
 
         Raises:
             InputError: If the line does not have the expected format.

@@ -6,11 +6,8 @@ DIR/metrics.json curves.png                  results of the run
 DIR/...                                      the trained task, see `elmore.tasks.trained`
 """
 
-import json
-import math
-import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -22,15 +19,27 @@ import elmore
 from elmore.embedder import find_device
 from elmore.errors import InputError, MissingExtraError
 from elmore.mix import ScalarMix
+from elmore.progress import show_line, with_progress
 from elmore.tasks import get_task
 from elmore.tasks.config import ElmoConfig, TaskConfig, WordsConfig
 from elmore.tasks.domain import domain_text, finetune_bilm
 from elmore.tasks.fit import Fit
-from elmore.tasks.layers import Watch
-from elmore.tasks.task import Task, TaskModel
-from elmore.tasks.trained import TASK, TrainedTask, assemble, load_bilm, require_examples
+from elmore.tasks.labels import check_classes, check_labels
+from elmore.tasks.layers import LayerCache
+from elmore.tasks.show import show_epoch
+from elmore.tasks.task import Labels, Task, TaskModel
+from elmore.tasks.time_limit import TimeLimit
+from elmore.tasks.trained import (
+    TASK,
+    TrainedTask,
+    assemble,
+    load_bilm,
+    read_json,
+    require_examples,
+)
 from elmore.tasks.vectors import WordVectors, read_word_vectors
 from elmore.tasks.words import WordIndex
+from elmore.text.sentences import Sentence
 from elmore.training.interruption import InterruptedRunError, interruption
 from elmore.training.plots import plot_task
 from elmore.training.run_folder import Report, RunFolder, hardware_name, write_json
@@ -55,66 +64,66 @@ def read_task_config(
 
 def train_task(
     task: str | Task[Any, Any, Any],
-    output: Path,
+    output: Path | str,
     *,
-    train: Sequence[Path],
-    dev: Path,
-    test: Path | None = None,
+    train: Sequence[Path | str] | Path | str,
+    dev: Path | str,
+    test: Path | str | None = None,
     config: TaskConfig | None = None,
     max_minutes: float | None = None,
     resume: bool = False,
     overwrite: bool = False,
     device: str = "auto",
+    progress: bool = True,
     report: Report = lambda _: None,
-    watch: Watch = iter,
 ) -> dict[str, Any]:
     """Train a task, write it to a folder, and return a summary with its scores.
 
     Args:
         task: Name of a task in `elmore.tasks.TASKS`, or a task of your own.
         output: Folder for the model and the run.
-        train: Training files.
+        train: Training file or files.
         dev: Dev set, used for early stopping and to select the best weights.
         test: Test set, scored once after training.
         config: Settings; the task's defaults if not given.
-        max_minutes: Stop after this many minutes, including the time to read the files.
-        resume: Resume an interrupted run.
+        max_minutes: Stop before the first epoch that would end after this many minutes since the
+            start, which include reading the files and the biLM pass. Such a run can be resumed.
+        resume: Resume a run that was interrupted or stopped by `max_minutes`.
         overwrite: Replace an earlier run in `output`.
         device: `auto`, `cpu`, `cuda` or `cuda:1`.
+        progress: Print the metrics of each epoch, and show the progress of the biLM pass.
         report: Receives metrics and messages while training; see `Report`.
-        watch: Wraps the iterator over the sentences that the biLM embeds, for example in a
-            progress bar.
 
     Raises:
+        InputError: If the input is invalid, or `max_minutes` is too short for one epoch.
         InterruptedRunError: If a signal stopped the run. It can be resumed.
     """
     check_minutes(max_minutes)
-    deadline = math.inf if max_minutes is None else time.monotonic() + 60 * max_minutes
+    limit = TimeLimit(max_minutes)
     task = get_task(task) if isinstance(task, str) else task
     config = _with_absolute_path(config or task.config())
-    folder = RunFolder(output, TASK)
-    folder.check(resume=resume, overwrite=overwrite)
-    data = {
-        "train": [_file_identity(path) for path in train],
-        "dev": _file_identity(dev),
-        "test": _file_identity(test) if test else None,
-    }
+    files = _Files.of(train, dev, test)
+    report = _print_and(report) if progress else report
+    folder = RunFolder(Path(output), TASK)
+    if not (resume and _was_cut_short(folder)):
+        folder.check(resume=resume, overwrite=overwrite)
+    data = files.identity(config.words)
     if resume:
         _check_resumable(folder, config, data)
     # Everything that can fail because of the input comes before the folder is created.
-    examples = _read_examples(task, config, train, dev, test)
+    examples = _read_examples(task, config, files)
     torch_device = find_device(device)
     embedder = load_bilm(config.elmo, device)
-    text = domain_text(task, train, config) if embedder and config.elmo.finetune else []
+    text = domain_text(task, files.train, config) if embedder and config.elmo.finetune else []
     vectors = _read_vectors(config.words)
-    labels = task.labels(examples.train)
+    labels = _check_labels(task, files, examples, report)
     if not resume:
         folder.create(config, {_DATA: data})
     if text:
         finetuned = finetune_bilm(
             config.elmo.model,
             text,
-            output,
+            folder.path,
             max_minutes=max_minutes / 2 if max_minutes is not None else None,
             device=device,
             report=report,
@@ -130,7 +139,7 @@ def train_task(
     trained = assemble(task, config, index, vectors, labels, embedder, torch_device)
     if trained.encode.layers is not None:
         sentences = (s for part in examples for example in part for s in task.texts(example))
-        trained.encode.layers.prepare(sentences, watch)
+        _embed(trained.encode.layers, sentences, limit, progress=progress)
     fit = Fit(
         task,
         trained.model,
@@ -140,15 +149,20 @@ def train_task(
         train=examples.train,
         dev=examples.dev,
         folder=folder,
-        deadline=deadline,
+        limit=limit,
     )
     records = _train(fit, folder, report, resume=resume)
     scores = {"dev": records[_best_epoch(records, task.score_name)]["dev"]}
+    details: dict[str, Any] = {}
     if examples.test:
-        scores["test"] = trained.evaluate(examples.test)
+        predictions = trained.predict(examples.test)
+        scores["test"] = task.score(examples.test, predictions)
+        details["by_label"] = task.scores_by_label(examples.test, predictions)
+        details["confusion"] = task.confusion_matrix(examples.test, predictions)
     summary = {
         "task": task.name,
         "scores": scores,
+        **{name: table for name, table in details.items() if table},
         "data": data,
         "epochs": fit.epoch,
         "cut_short": fit.cut_short,
@@ -164,31 +178,93 @@ def train_task(
     return summary
 
 
+class _Files(NamedTuple):
+    train: list[Path]
+    dev: Path
+    test: Path | None
+
+    @classmethod
+    def of(
+        cls,
+        train: Sequence[Path | str] | Path | str,
+        dev: Path | str,
+        test: Path | str | None,
+    ) -> "_Files":
+        several = [train] if isinstance(train, Path | str) else train
+        return cls(list(map(Path, several)), Path(dev), Path(test) if test else None)
+
+    def identity(self, words: WordsConfig) -> dict[str, Any]:
+        """Return name, size and checksum of all files, including the word vectors."""
+        return {
+            "train": list(map(_file_identity, self.train)),
+            "dev": _file_identity(self.dev),
+            "test": _file_identity(self.test) if self.test else None,
+            "vectors": _file_identity(Path(words.vectors)) if words.vectors else None,
+        }
+
+
+def _file_identity(path: Path) -> dict[str, Any]:
+    checksum = 0
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            checksum = zlib.crc32(block, checksum)
+    return {"name": path.name, "bytes": path.stat().st_size, "crc32": checksum}
+
+
 class _Examples(NamedTuple):
     train: list[Any]
     dev: list[Any]
     test: list[Any]
 
 
-def _read_examples(
-    task: Task[Any, Any, Any],
-    config: TaskConfig,
-    train: Sequence[Path],
-    dev: Path,
-    test: Path | None,
-) -> _Examples:
-    train_examples = [e for path in train for e in task.read(path, config, training=True)]
+def _read_examples(task: Task[Any, Any, Any], config: TaskConfig, files: _Files) -> _Examples:
+    train = [e for path in files.train for e in task.read(path, config, training=True)]
     return _Examples(
-        require_examples(train_examples, train),
-        require_examples(task.read(dev, config), [dev]),
-        require_examples(task.read(test, config), [test]) if test else [],
+        require_examples(train, files.train),
+        require_examples(task.read(files.dev, config), [files.dev]),
+        require_examples(task.read(files.test, config), [files.test]) if files.test else [],
     )
 
 
-def _file_identity(path: Path) -> dict[str, Any]:
-    """Return name, size and checksum of a file."""
-    content = path.read_bytes()
-    return {"name": path.name, "bytes": len(content), "crc32": zlib.crc32(content)}
+def _check_labels(
+    task: Task[Any, Any, Any], files: _Files, examples: _Examples, report: Report
+) -> Labels:
+    """Return the labels of the training examples; report labels that make scores misleading."""
+    labels = task.labels(examples.train)
+    check_classes(labels)
+    notes = check_labels(task, labels, examples.dev, str(files.dev))
+    if files.test:
+        notes += check_labels(task, labels, examples.test, str(files.test))
+    for note in notes:
+        report({"note": note})
+    return labels
+
+
+def _print_and(report: Report) -> Report:
+    """Return a function that prints a record and passes it on to `report`."""
+
+    def print_and_report(record: dict[str, Any]) -> None:
+        show_line(show_epoch(record))
+        report(record)
+
+    return print_and_report
+
+
+def _embed(
+    layers: LayerCache, sentences: Iterable[Sentence], limit: TimeLimit, *, progress: bool
+) -> None:
+    """Run the biLM over all sentences."""
+
+    def watch(embedded: Iterator[Sentence], total: int) -> Iterator[Sentence]:
+        embedded = limit.require_time(embedded, total, "the biLM pass over all sentences")
+        return with_progress(embedded, "sentences embedded", total) if progress else embedded
+
+    try:
+        layers.prepare(sentences, watch)
+    except KeyboardInterrupt as error:
+        raise InterruptedRunError(
+            "interrupted during the biLM pass, before the first epoch; resume to repeat the pass"
+        ) from error
 
 
 def _read_vectors(config: WordsConfig) -> WordVectors:
@@ -209,10 +285,17 @@ def _check_resumable(folder: RunFolder, config: TaskConfig, data: dict[str, Any]
     """Raise `InputError` if settings or data differ from those the run was started with."""
     saved = read_settings(type(config), folder.settings)
     folder.require_settings(_relevant(saved), _relevant(config))
-    if json.loads((folder.path / _DATA).read_text(encoding="utf-8")) != data:
+    saved_data = read_json(folder.path / _DATA)
+    # Older versions did not record the word vectors.
+    if any(saved_data.get(name, now) != now for name, now in data.items()):
         raise InputError(
             f"the run in {folder.path} was started with other data; resume it with the same files"
         )
+
+
+def _was_cut_short(folder: RunFolder) -> bool:
+    """Return whether the time limit ended a run, whose checkpoints are still there."""
+    return folder.complete and read_json(folder.path / TASK).get("cut_short") is True
 
 
 def _relevant(config: TaskConfig) -> TaskConfig:
@@ -264,4 +347,4 @@ def _finish(
         report({"note": f"no plot of the learning curves: {error}"})
     write_json(folder.path / "metrics.json", summary)
     write_json(folder.path / TASK, {**summary, "labels": trained.labels})
-    folder.finish()
+    folder.finish(keep_checkpoints=summary["cut_short"])

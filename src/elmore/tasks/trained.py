@@ -7,7 +7,10 @@ DIR/bilm/                the biLM, if it was fine-tuned for the task
 """
 
 import json
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,16 +20,20 @@ from safetensors.torch import load_file
 
 from elmore.atomic import atomic_file
 from elmore.checkpoint.directory import save_tensors
-from elmore.embedder import Embedder, find_device, load
+from elmore.embedder import Embedder, find_device
+from elmore.embedder import load as load_embedder
 from elmore.errors import InputError
+from elmore.schema import from_mapping
 from elmore.tasks import get_task
 from elmore.tasks.config import ElmoConfig, TaskConfig
 from elmore.tasks.domain import FOLDER
 from elmore.tasks.fit import predict
+from elmore.tasks.labels import check_labels
 from elmore.tasks.layers import LayerCache
 from elmore.tasks.task import Labels, Task, TaskModel
 from elmore.tasks.vectors import WordVectors
 from elmore.tasks.words import WordEncoder, WordIndex, Words
+from elmore.text.tokenize import Tokenizer, TokenizerName, get_tokenizer
 from elmore.training.run_folder import RunFolder
 from elmore.training.settings import read_settings
 
@@ -34,6 +41,14 @@ TASK = "task.json"
 _WORDS, _WEIGHTS = "words.json", "model.safetensors"
 _FROZEN_VECTORS = "words.table.known"
 """Name of the frozen word vectors in the weight file."""
+
+
+class Outcome(NamedTuple):
+    """The result of one line of input: a prediction for its example, or an error."""
+
+    example: Any
+    prediction: Any
+    error: str | None = None
 
 
 class TrainedTask(NamedTuple):
@@ -45,16 +60,116 @@ class TrainedTask(NamedTuple):
     model: TaskModel[Any, Any]
     encode: WordEncoder
 
+    def __call__(self, text: str) -> dict[str, Any]:
+        """Return the prediction for a text as a JSON-serializable dict.
+
+        The text has the format of a line of `elmore predict`.
+
+        Raises:
+            InputError: If the text does not have this format.
+        """
+        example = self.parse(text)
+        [prediction] = self.predict([example])
+        return self.task.as_json(example, prediction, self.config)
+
     def predict(self, examples: Sequence[Any]) -> list[Any]:
-        """Return one prediction per example."""
-        return predict(self.task, self.model, examples, self.encode, self.labels)
+        """Return one prediction per example; strings are parsed first."""
+        parsed = [self.parse(e) if isinstance(e, str) else e for e in examples]
+        return predict(self.task, self.model, parsed, self.encode, self.labels)
+
+    def outcomes(
+        self, inputs: Iterable[Any], tokenize: Tokenizer | None = None, *, batch_size: int = 256
+    ) -> Iterator[Outcome]:
+        """Yield one outcome per example or line of text; an invalid line does not stop the rest."""
+        remaining = iter(inputs)
+        while batch := list(islice(remaining, batch_size)):
+            parsed: list[Any] = []
+            for item in batch:
+                try:
+                    parsed.append(self.parse(item, tokenize) if isinstance(item, str) else item)
+                except InputError as error:
+                    parsed.append(error)
+            examples = [example for example in parsed if not isinstance(example, InputError)]
+            predictions = iter(self.predict(examples))
+            for example in parsed:
+                if isinstance(example, InputError):
+                    yield Outcome(None, None, str(example))
+                else:
+                    yield Outcome(example, next(predictions))
+
+    def parse(self, line: str, tokenize: Tokenizer | None = None) -> Any:
+        """Parse an unlabeled example from a line of text.
+
+        Args:
+            line: One example, in the format of `elmore predict`.
+            tokenize: The tokenizer; that of `self.tokenizer` by default.
+
+        Raises:
+            InputError: If the line is blank or does not have the expected format.
+        """
+        if not line.strip():
+            raise InputError("expected text, got an empty line")
+        example = self.task.parse(line, tokenize or self.tokenizer())
+        if not any(self.task.texts(example)):
+            raise InputError(f"no words in {line!r:.60}")
+        return example
+
+    def tokenizer(self, name: TokenizerName | None = None, language: str = "en") -> Tokenizer:
+        """Return the tokenizer of raw text; by default, the one used in training.
+
+        Raises:
+            InputError: If a tokenizer is named, but the task needs its own.
+        """
+        default = self.task.tokenizer(self.config)
+        if name and default is None:
+            raise InputError(
+                f"{self.task.name} keeps character offsets with a tokenizer of its own, so "
+                f"{name} cannot be used"
+            )
+        return get_tokenizer(name or default or "moses", language)
+
+    def as_json(self, outcome: Outcome) -> dict[str, Any]:
+        """Return a prediction as a JSON-serializable dict, or `{"error": message}`."""
+        if outcome.error is not None:
+            return {"error": outcome.error}
+        return self.task.as_json(outcome.example, outcome.prediction, self.config)
+
+    def read(self, path: Path | str) -> list[Any]:
+        """Read labeled examples from a file in the standard format of the task.
+
+        Raises:
+            InputError: If the file has no examples.
+        """
+        return require_examples(self.task.read(Path(path), self.config), [path])
 
     def evaluate(self, examples: Sequence[Any] | Path | str) -> dict[str, float]:
-        """Return the scores on labeled examples, or on a file of them."""
+        """Return the scores on labeled examples, or on a file of them.
+
+        Raises:
+            InputError: If the examples have no gold labels, or none that the model knows.
+        """
+        source = "the examples"
         if isinstance(examples, Path | str):
-            path = Path(examples)
-            examples = require_examples(self.task.read(path, self.config), [path])
+            source = str(examples)
+            examples = self.read(examples)
+        for note in self.check_labels(examples, source):
+            warnings.warn(note, stacklevel=2)
         return self.task.score(examples, self.predict(examples))
+
+    def check_labels(self, examples: Sequence[Any], source: str) -> list[str]:
+        """Return notes on gold labels that make scores misleading; see `labels.check_labels`."""
+        return check_labels(self.task, self.labels, examples, source)
+
+    def report(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, Any]:
+        """Return the scores, those of each label, and the confusion matrix of a classifier."""
+        tables = {
+            "by_label": self.task.scores_by_label(examples, predictions),
+            "confusion": self.task.confusion_matrix(examples, predictions),
+        }
+        return {
+            **self.task.score(examples, predictions),
+            **{name: table for name, table in tables.items() if table},
+        }
 
     def save_model(self, folder: Path) -> None:
         """Write the words and the weights."""
@@ -67,7 +182,7 @@ class TrainedTask(NamedTuple):
         save_tensors(weights, folder / _WEIGHTS)
 
 
-def load_task(
+def load(
     folder: Path | str,
     *,
     task: Task[Any, Any, Any] | None = None,
@@ -90,19 +205,32 @@ def load_task(
         raise InputError(
             f"{folder} holds no trained task; expected a folder written by `elmore train`"
         )
-    facts = json.loads((folder / TASK).read_text(encoding="utf-8"))
+    facts = read_json(folder / TASK, "task", "labels")
     task = task or get_task(facts["task"])
     config = read_settings(task.config, RunFolder(folder, TASK).settings)
-    words = json.loads((folder / _WORDS).read_text(encoding="utf-8"))
-    index = WordIndex(words["new"], words["known"])
+    words = from_mapping(_SavedWords, read_json(folder / _WORDS), str(folder / _WORDS))
+    index = WordIndex(words.new, words.known)
     try:
         weights = load_file(folder / _WEIGHTS)
-    except (SafetensorError, FileNotFoundError) as error:
+        vectors = weights.pop(_FROZEN_VECTORS).numpy()
+    except (SafetensorError, FileNotFoundError, KeyError) as error:
         raise InputError(f"{folder / _WEIGHTS} is missing or damaged ({error})") from error
-    frozen = WordVectors(index.known, weights.pop(_FROZEN_VECTORS).numpy())
     finetuned = str(folder / FOLDER) if config.elmo.finetune else None
     embedder = load_bilm(config.elmo, device, bilm or finetuned)
-    trained = assemble(task, config, index, frozen, facts["labels"], embedder, find_device(device))
+    if len(vectors) != len(words.known):
+        raise InputError(
+            f"{folder} is damaged: {_WORDS} has {len(words.known)} words with frozen vectors, "
+            f"{_WEIGHTS} has {len(vectors)}"
+        )
+    trained = assemble(
+        task,
+        config,
+        index,
+        WordVectors(index.known, vectors),
+        facts["labels"],
+        embedder,
+        find_device(device),
+    )
     try:
         trained.model.load_state_dict(weights)
     except RuntimeError as error:
@@ -112,6 +240,33 @@ def load_task(
         ) from error
     trained.model.eval()
     return trained
+
+
+load_task = load
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _SavedWords:
+    """The contents of words.json; see `WordIndex`."""
+
+    new: tuple[str, ...]
+    known: tuple[str, ...]
+
+
+def read_json(path: Path, *required: str) -> dict[str, Any]:
+    """Read a JSON object from a file of a run.
+
+    Raises:
+        InputError: If the file is missing or damaged, or has no `required` key.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"{path} is missing or damaged ({error})") from error
+    if not isinstance(content, dict) or not content.keys() >= set(required):
+        expected = " with " + " and ".join(map(repr, required)) if required else ""
+        raise InputError(f"{path} is damaged: expected a JSON object{expected}")
+    return content
 
 
 def assemble(
@@ -146,10 +301,10 @@ def load_bilm(config: ElmoConfig, device: str, model: str | None = None) -> Embe
     """Load `model`, or the biLM that the settings name; return None for a baseline."""
     if config.place == "none":
         return None
-    return load(model or config.model, device=device, precision=config.precision)
+    return load_embedder(model or config.model, device=device, precision=config.precision)
 
 
-def require_examples(examples: list[Any], files: Iterable[Path]) -> list[Any]:
+def require_examples(examples: list[Any], files: Iterable[Path | str]) -> list[Any]:
     """Return the examples; raise `InputError` if there are none."""
     if not examples:
         raise InputError(f"no examples in {', '.join(map(str, files))}")

@@ -155,13 +155,17 @@ class RunFolder:
                 report({"note": f"{error}; trying the previous checkpoint"})
                 with suppress(FileNotFoundError):  # another process was first
                     path.rename(path.with_suffix(".damaged"))
-        if errors:
-            raise InputError(f"no checkpoint can be used: {errors[0]}. Start the run again.")
+        damaged = [f"{path} is damaged" for path in self.checkpoints.glob("*.damaged")]
+        if errors or damaged:
+            raise InputError(
+                f"no checkpoint can be used: {[*errors, *damaged][0]}. Start the run again."
+            )
         return None
 
-    def finish(self) -> None:
+    def finish(self, *, keep_checkpoints: bool = False) -> None:
         """Delete what a complete run no longer needs: checkpoints, and the run it replaces."""
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        if not keep_checkpoints:
+            shutil.rmtree(self.checkpoints, ignore_errors=True)
         shutil.rmtree(self._previous, ignore_errors=True)
 
 

@@ -28,6 +28,12 @@ _SPEAKER = 9
 Cluster = list[Span]
 """Mentions of the same entity, as spans of the words of a document."""
 
+PredictedCluster = dict[Span, float]
+"""Mentions of the same entity, with the probability of the antecedent that was chosen for each.
+
+For the first mention, it is the probability that it has no antecedent.
+"""
+
 
 class CorefExample(NamedTuple):
     """A document and its clusters of mentions."""
@@ -41,6 +47,8 @@ class CorefExample(NamedTuple):
     """The speaker of each word."""
 
     clusters: list[Cluster]
+    text: str = ""
+    """The raw text, if the example was not read from a file of tokens."""
 
 
 def read_coreference(path: Path) -> list[CorefExample]:

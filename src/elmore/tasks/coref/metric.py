@@ -8,14 +8,14 @@ R rows, C columns.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from elmore.tasks.spans import Span
 
-Clusters = Sequence[Sequence[Span]]
+Clusters = Sequence[Collection[Span]]
 Counts = Float[np.ndarray, " 4"]
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmore.tasks.coref.config import RankerConfig
-from elmore.tasks.coref.data import Cluster
+from elmore.tasks.coref.data import PredictedCluster
 from elmore.tasks.modules.rnn import BiLSTM
 from elmore.tasks.spans import Span
 from elmore.tasks.task import TaskModel
@@ -72,7 +72,7 @@ class Ranking(NamedTuple):
     """Column a scores the a-th preceding span as the antecedent; column 0 means none."""
 
 
-class CorefRanker(TaskModel[CorefBatch, list[Cluster]]):
+class CorefRanker(TaskModel[CorefBatch, list[PredictedCluster]]):
     """[word; characters; ELMo] -> biLSTM -> spans -> pruning -> antecedent scores."""
 
     def __init__(self, config: RankerConfig, words: Words, num_genres: int) -> None:
@@ -110,15 +110,17 @@ class CorefRanker(TaskModel[CorefBatch, list[Cluster]]):
         ]
         return torch.stack(losses).mean()
 
-    def predict(self, batch: CorefBatch) -> list[list[Cluster]]:
+    def predict(self, batch: CorefBatch) -> list[list[PredictedCluster]]:
         """Return the clusters of each document, without singletons."""
-        return [
-            build_clusters(
-                list(map(Span, ranking.spans.start.tolist(), ranking.spans.end.tolist())),
-                ranking.scores.argmax(dim=1).tolist(),
+        predictions = []
+        for spans, scores in self._rank(batch):
+            distances = scores.argmax(dim=1)
+            probabilities = scores.softmax(dim=1).gather(1, distances[:, None])[:, 0]
+            mentions = map(Span, spans.start.tolist(), spans.end.tolist())
+            predictions.append(
+                build_clusters(list(mentions), distances.tolist(), probabilities.tolist())
             )
-            for ranking in self._rank(batch)
-        ]
+        return predictions
 
     def _rank(self, batch: CorefBatch) -> list[Ranking]:
         x, at_output = self.words(batch.words)
@@ -384,21 +386,25 @@ def antecedent_loss(scores: Float[Tensor, "K C"], cluster: Int[Tensor, " K"]) ->
     return (scores.logsumexp(dim=1) - gold_scores).sum()
 
 
-def build_clusters(mentions: Sequence[Span], distances: Sequence[int]) -> list[Cluster]:
+def build_clusters(
+    mentions: Sequence[Span], distances: Sequence[int], probabilities: Sequence[float]
+) -> list[PredictedCluster]:
     """Join mentions that are linked to an antecedent.
 
     Args:
         mentions: The spans of a document.
         distances: How many positions before each span its antecedent is; 0 for none.
+        probabilities: The probability of each antecedent, or of having none.
     """
-    clusters: list[Cluster] = []
-    cluster: dict[int, Cluster] = {}
-    for i, (mention, distance) in enumerate(zip(mentions, distances, strict=True)):
+    clusters: list[PredictedCluster] = []
+    cluster: dict[int, PredictedCluster] = {}
+    for i, distance in enumerate(distances):
         if not distance:
             continue
-        if i - distance not in cluster:
-            cluster[i - distance] = [mentions[i - distance]]
-            clusters.append(cluster[i - distance])
-        cluster[i] = cluster[i - distance]
-        cluster[i].append(mention)
-    return sorted(clusters)
+        first = i - distance
+        if first not in cluster:
+            cluster[first] = {mentions[first]: probabilities[first]}
+            clusters.append(cluster[first])
+        cluster[i] = cluster[first]
+        cluster[i][mentions[i]] = probabilities[i]
+    return sorted(clusters, key=list)

@@ -8,7 +8,12 @@ import torch
 
 from elmore.errors import InputError
 from elmore.tasks.coref.config import CorefConfig
-from elmore.tasks.coref.data import Cluster, CorefExample, read_coreference, split_document
+from elmore.tasks.coref.data import (
+    CorefExample,
+    PredictedCluster,
+    read_coreference,
+    split_document,
+)
 from elmore.tasks.coref.metric import coref_scores
 from elmore.tasks.coref.model import CorefBatch, CorefRanker, DocumentBatch
 from elmore.tasks.show import mark_spans
@@ -22,7 +27,7 @@ from elmore.text.tokenize import Tokenizer
 from elmore.transfer import to_device
 
 
-class Coref(Task[CorefExample, CorefBatch, list[Cluster]]):
+class Coref(Task[CorefExample, CorefBatch, list[PredictedCluster]]):
     """Find the clusters of mentions in a document that refer to the same entity."""
 
     name = "coref"
@@ -82,20 +87,22 @@ class Coref(Task[CorefExample, CorefBatch, list[Cluster]]):
         return CorefBatch(encode(sentences), documents)
 
     def score(
-        self, examples: Sequence[CorefExample], predictions: Sequence[list[Cluster]]
+        self, examples: Sequence[CorefExample], predictions: Sequence[list[PredictedCluster]]
     ) -> dict[str, float]:
         """Return MUC, B-cubed, CEAF-e and their average."""
         return coref_scores((example.clusters for example in examples), predictions)
+
+    def gold_labels(self, example: CorefExample) -> list[str]:
+        """Return `mention` for each mention: clusters have no labels."""
+        return ["mention" for cluster in example.clusters for _ in cluster]
 
     def parse(self, line: str, tokenize: Tokenizer) -> CorefExample:
         """Parse a document on one line."""
         tokenized = (treebank_tokens(sentence, tokenize) for sentence in split_sentences(line))
         sentences = [tokens for tokens in tokenized if tokens]
-        if not sentences:
-            raise InputError("expected a document, got an empty line")
-        return CorefExample("", "", sentences, ["-"] * sum(map(len, sentences)), [])
+        return CorefExample("", "", sentences, ["-"] * sum(map(len, sentences)), [], line)
 
-    def show(self, example: CorefExample, prediction: list[Cluster]) -> str:
+    def show(self, example: CorefExample, prediction: list[PredictedCluster]) -> str:
         """Return one sentence per line, with each mention marked by the number of its cluster."""
         lines = []
         start = 0
@@ -111,11 +118,13 @@ class Coref(Task[CorefExample, CorefBatch, list[Cluster]]):
         return "\n".join(lines)
 
     def as_json(
-        self, example: CorefExample, prediction: list[Cluster], config: CorefConfig
+        self, example: CorefExample, prediction: list[PredictedCluster], config: CorefConfig
     ) -> dict[str, Any]:
-        """Return sentences and clusters; positions count the words of the document."""
+        """Return text, sentences and clusters; positions count the words of the document."""
         words = [word for sentence in example.sentences for word in sentence]
+        text = example.text or " ".join(words)
         return {
+            "text": text,
             "sentences": example.sentences,
-            "clusters": [spans_as_json(cluster, words) for cluster in prediction],
+            "clusters": [spans_as_json(cluster, words, text) for cluster in prediction],
         }

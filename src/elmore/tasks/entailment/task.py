@@ -11,8 +11,10 @@ from elmore.errors import InputError
 from elmore.tasks.classes import (
     ClassProbabilities,
     accuracy,
+    class_as_json,
     class_ids,
-    most_probable,
+    class_scores,
+    confusion_matrix,
     show_class,
 )
 from elmore.tasks.entailment.config import EntailmentConfig
@@ -75,6 +77,22 @@ class Entailment(Task[EntailmentExample, EntailmentBatch, ClassProbabilities]):
         """Return the accuracy."""
         return accuracy((example.label for example in examples), predictions)
 
+    def gold_labels(self, example: EntailmentExample) -> list[str]:
+        """Return the class."""
+        return [example.label]
+
+    def scores_by_label(
+        self, examples: Sequence[EntailmentExample], predictions: Sequence[ClassProbabilities]
+    ) -> dict[str, dict[str, float]]:
+        """Return precision, recall, F1 and support of each class."""
+        return class_scores((example.label for example in examples), predictions)
+
+    def confusion_matrix(
+        self, examples: Sequence[EntailmentExample], predictions: Sequence[ClassProbabilities]
+    ) -> dict[str, dict[str, int]]:
+        """Return the confusion matrix of the classes."""
+        return confusion_matrix((example.label for example in examples), predictions)
+
     def parse(self, line: str, tokenize: Tokenizer) -> EntailmentExample:
         """Parse `premise<TAB>hypothesis`, or a JSON object as in SNLI."""
         if line.lstrip().startswith("{"):
@@ -104,6 +122,5 @@ class Entailment(Task[EntailmentExample, EntailmentBatch, ClassProbabilities]):
         return {
             "premise": example.premise,
             "hypothesis": example.hypothesis,
-            "label": most_probable(prediction),
-            "probabilities": prediction,
+            **class_as_json(prediction),
         }

@@ -72,6 +72,32 @@ class CRF(nn.Module):
         """Return the best tags of each sentence."""
         return viterbi(scores, mask, self.transitions())
 
+    def probabilities(
+        self,
+        scores: Float[Tensor, "B T K"],
+        mask: Bool[Tensor, "B T"],
+        tags: Sequence[tuple[int, int, Sequence[int]]],
+    ) -> list[float]:
+        """Return the probabilities of tags of adjacent words, whatever the other words' tags are.
+
+        Args:
+            scores: Tag scores of each word.
+            mask: Which words are not padding.
+            tags: The row of a sentence, the position of the first word, and the tags.
+        """
+        if not tags:
+            return []
+        transitions = self.transitions()
+        rows = torch.tensor([row for row, _, _ in tags], device=scores.device)
+        constrained = scores[rows]  # (N, T, K), one row for each element of `tags`
+        for scores_of_tags, (row, start, path) in zip(constrained, tags, strict=True):
+            for t, tag in enumerate(path, start):
+                scores_of_tags[t] = -torch.inf
+                scores_of_tags[t, tag] = scores[row, t, tag]
+        log_p = log_partition(constrained, mask[rows], transitions)
+        log_p = log_p - log_partition(scores, mask, transitions)[rows]
+        return log_p.exp().clamp(max=1).tolist()
+
 
 def path_score(
     scores: Float[Tensor, "B T K"],

@@ -13,6 +13,8 @@ class NerExample(NamedTuple):
 
     tokens: list[str]
     entities: list[LabeledSpan]
+    text: str = ""
+    """The raw text, if the example was not read from a file of tokens."""
 
 
 def read_entities(path: Path) -> list[NerExample]:

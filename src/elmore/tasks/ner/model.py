@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from elmore.tasks.modules.crf import CRF, constraints
 from elmore.tasks.modules.rnn import BiLSTM
 from elmore.tasks.ner.config import TaggerConfig
-from elmore.tasks.spans import LabeledSpan, decode_tags, may_follow_bioes
+from elmore.tasks.spans import SpanProbabilities, decode_tags, may_follow_bioes
 from elmore.tasks.task import TaskModel
 from elmore.tasks.words import WordBatch, Words
 
@@ -24,7 +24,7 @@ class NerBatch(NamedTuple):
     tags: Int[Tensor, "B T"]
 
 
-class NerTagger(TaskModel[NerBatch, list[LabeledSpan]]):
+class NerTagger(TaskModel[NerBatch, SpanProbabilities]):
     """[word; characters; ELMo] -> biLSTM -> [h; ELMo] -> scores of BIOES tags -> CRF."""
 
     def __init__(self, config: TaggerConfig, words: Words, tags: list[str]) -> None:
@@ -42,10 +42,18 @@ class NerTagger(TaskModel[NerBatch, list[LabeledSpan]]):
         """Return the negative log-likelihood of the tags, averaged over sentences."""
         return self.crf(self._scores(batch.words), batch.tags, batch.words.mask).mean()
 
-    def predict(self, batch: NerBatch) -> list[list[LabeledSpan]]:
-        """Return the entities of each sentence."""
-        paths = self.crf.decode(self._scores(batch.words), batch.words.mask)
-        return [decode_tags([self.tags[tag] for tag in path]) for path in paths]
+    def predict(self, batch: NerBatch) -> list[SpanProbabilities]:
+        """Return the entities of each sentence, with the probabilities of their tags."""
+        scores, mask = self._scores(batch.words), batch.words.mask
+        paths = self.crf.decode(scores, mask)
+        entities = [decode_tags([self.tags[tag] for tag in path]) for path in paths]
+        tags = [
+            (row, span.start, paths[row][span.start : span.end])
+            for row, spans in enumerate(entities)
+            for span in spans
+        ]
+        probabilities = iter(self.crf.probabilities(scores, mask, tags))
+        return [dict(zip(spans, probabilities, strict=False)) for spans in entities]
 
     def _scores(self, words: WordBatch) -> Float[Tensor, "B T K"]:
         at_input, at_output = self.words(words)

@@ -10,9 +10,10 @@ from elmore.tasks.ner.data import NerExample, read_entities
 from elmore.tasks.ner.model import NerBatch, NerTagger
 from elmore.tasks.show import mark_spans
 from elmore.tasks.spans import (
-    LabeledSpan,
+    SpanProbabilities,
     all_tags,
     encode_tags,
+    scores_by_label,
     span_f1,
     spans_as_json,
     tag_ids,
@@ -25,7 +26,7 @@ from elmore.text.tokenize import Tokenizer
 from elmore.transfer import to_device
 
 
-class Ner(Task[NerExample, NerBatch, list[LabeledSpan]]):
+class Ner(Task[NerExample, NerBatch, SpanProbabilities]):
     """Find the named entities of a sentence and their types."""
 
     name = "ner"
@@ -66,28 +67,37 @@ class Ner(Task[NerExample, NerBatch, list[LabeledSpan]]):
         return NerBatch(encode(sentences), to_device(tags, encode.device))
 
     def score(
-        self, examples: Sequence[NerExample], predictions: Sequence[list[LabeledSpan]]
+        self, examples: Sequence[NerExample], predictions: Sequence[SpanProbabilities]
     ) -> dict[str, float]:
         """Return precision, recall and F1 of entities."""
         return span_f1((example.entities for example in examples), predictions)
 
+    def gold_labels(self, example: NerExample) -> list[str]:
+        """Return the types of the entities."""
+        return [entity.label for entity in example.entities]
+
+    def scores_by_label(
+        self, examples: Sequence[NerExample], predictions: Sequence[SpanProbabilities]
+    ) -> dict[str, dict[str, float]]:
+        """Return precision, recall, F1 and support of each type."""
+        return scores_by_label((example.entities for example in examples), predictions)
+
     def parse(self, line: str, tokenize: Tokenizer) -> NerExample:
         """Parse a sentence."""
-        tokens = treebank_tokens(line, tokenize)
-        if not tokens:
-            raise InputError("expected a sentence, got an empty line")
-        return NerExample(tokens, [])
+        return NerExample(treebank_tokens(line, tokenize), [], line)
 
-    def show(self, example: NerExample, prediction: list[LabeledSpan]) -> str:
+    def show(self, example: NerExample, prediction: SpanProbabilities) -> str:
         """Return the sentence with its entities marked."""
         return mark_spans(example.tokens, prediction)
 
     def as_json(
-        self, example: NerExample, prediction: list[LabeledSpan], config: NerConfig
+        self, example: NerExample, prediction: SpanProbabilities, config: NerConfig
     ) -> dict[str, Any]:
-        """Return tokens, entities and tags."""
+        """Return text, tokens, entities and tags."""
+        text = example.text or " ".join(example.tokens)
         return {
+            "text": text,
             "tokens": example.tokens,
-            "entities": spans_as_json(prediction, example.tokens),
+            "entities": spans_as_json(prediction, example.tokens, text),
             "tags": encode_tags(prediction, len(example.tokens), config.tagger.scheme),
         }

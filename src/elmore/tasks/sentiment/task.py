@@ -6,12 +6,13 @@ from typing import Any
 
 from rich.markup import escape
 
-from elmore.errors import InputError
 from elmore.tasks.classes import (
     ClassProbabilities,
     accuracy,
+    class_as_json,
     class_ids,
-    most_probable,
+    class_scores,
+    confusion_matrix,
     show_class,
 )
 from elmore.tasks.sentiment.config import SentimentConfig
@@ -74,12 +75,25 @@ class Sentiment(Task[SentimentExample, SentimentBatch, ClassProbabilities]):
         """Return the accuracy."""
         return accuracy((example.label for example in examples), predictions)
 
+    def gold_labels(self, example: SentimentExample) -> list[str]:
+        """Return the class."""
+        return [example.label]
+
+    def scores_by_label(
+        self, examples: Sequence[SentimentExample], predictions: Sequence[ClassProbabilities]
+    ) -> dict[str, dict[str, float]]:
+        """Return precision, recall, F1 and support of each class."""
+        return class_scores((example.label for example in examples), predictions)
+
+    def confusion_matrix(
+        self, examples: Sequence[SentimentExample], predictions: Sequence[ClassProbabilities]
+    ) -> dict[str, dict[str, int]]:
+        """Return the confusion matrix of the classes."""
+        return confusion_matrix((example.label for example in examples), predictions)
+
     def parse(self, line: str, tokenize: Tokenizer) -> SentimentExample:
         """Parse a sentence."""
-        tokens = treebank_tokens(line, tokenize)
-        if not tokens:
-            raise InputError("expected a sentence, got an empty line")
-        return SentimentExample(tokens, "")
+        return SentimentExample(treebank_tokens(line, tokenize), "")
 
     def show(self, example: SentimentExample, prediction: ClassProbabilities) -> str:
         """Return the predicted class and the sentence."""
@@ -91,6 +105,5 @@ class Sentiment(Task[SentimentExample, SentimentBatch, ClassProbabilities]):
         """Return tokens, the predicted class and all probabilities."""
         return {
             "tokens": example.tokens,
-            "label": most_probable(prediction),
-            "probabilities": prediction,
+            **class_as_json(prediction),
         }

@@ -24,6 +24,9 @@ class SrlExample(NamedTuple):
     roles: list[LabeledSpan]
     """Includes the span of the predicate itself, with the label V."""
 
+    text: str = ""
+    """The raw text, if the example was not read from a file of tokens."""
+
 
 def read_frames(path: Path) -> list[SrlExample]:
     """Read CoNLL-2012 columns; each predicate of a sentence is one example.

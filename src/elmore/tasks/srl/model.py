@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from elmore.tasks.modules.crf import Transitions, constraints, viterbi
 from elmore.tasks.modules.highway_lstm import AlternatingLSTM
-from elmore.tasks.spans import LabeledSpan, decode_tags, may_follow_iob2
+from elmore.tasks.spans import SpanProbabilities, decode_tags, may_follow_iob2
 from elmore.tasks.srl.config import LabelerConfig
 from elmore.tasks.task import TaskModel
 from elmore.tasks.words import WordBatch, Words
@@ -29,7 +29,7 @@ class SrlBatch(NamedTuple):
     tags: Int[Tensor, "B T"]
 
 
-class RoleLabeler(TaskModel[SrlBatch, list[LabeledSpan]]):
+class RoleLabeler(TaskModel[SrlBatch, SpanProbabilities]):
     """[word; ELMo; predicate mark] -> highway LSTM -> [h; ELMo] -> scores of IOB2 tags."""
 
     allowed_follow: Tensor
@@ -58,12 +58,23 @@ class RoleLabeler(TaskModel[SrlBatch, list[LabeledSpan]]):
         loss = functional.cross_entropy(scores, tags, ignore_index=NO_TAG, reduction="sum")
         return loss / len(batch.tags)
 
-    def predict(self, batch: SrlBatch) -> list[list[LabeledSpan]]:
-        """Return the roles of each predicate: the best sequence of tags that is valid IOB2."""
+    def predict(self, batch: SrlBatch) -> list[SpanProbabilities]:
+        """Return the roles of each predicate, with the probabilities of their tags.
+
+        They are the best sequence of tags that is valid IOB2.
+        """
         allowed = Transitions(self.allowed_follow, self.allowed_first, self.allowed_last)
-        # Unnormalized scores will do: log p differs from them by a constant per word.
-        paths = viterbi(self._scores(batch), batch.words.mask, allowed)
-        return [decode_tags([self.tags[tag] for tag in path]) for path in paths]
+        scores = self._scores(batch)
+        # Unnormalized scores will do here: log p differs from them by a constant per word.
+        paths = viterbi(scores, batch.words.mask, allowed)
+        predictions = []
+        for path, log_p in zip(paths, scores.log_softmax(dim=-1).cpu(), strict=True):
+            log_p_of_tags = log_p[range(len(path)), path]
+            roles = decode_tags([self.tags[tag] for tag in path])
+            predictions.append(
+                {role: log_p_of_tags[role.start : role.end].sum().exp().item() for role in roles}
+            )
+        return predictions
 
     def _scores(self, batch: SrlBatch) -> Float[Tensor, "B T K"]:
         at_input, at_output = self.words(batch.words)

@@ -11,8 +11,10 @@ from elmore.tasks.show import mark_spans
 from elmore.tasks.spans import (
     LabeledSpan,
     Span,
+    SpanProbabilities,
     all_tags,
     encode_tags,
+    scores_by_label,
     span_f1,
     spans_as_json,
     tag_ids,
@@ -28,7 +30,7 @@ from elmore.text.tokenize import Tokenizer, tokenize_marked
 from elmore.transfer import to_device
 
 
-class Srl(Task[SrlExample, SrlBatch, list[LabeledSpan]]):
+class Srl(Task[SrlExample, SrlBatch, SpanProbabilities]):
     """Find the roles of a predicate: who did what to whom."""
 
     name = "srl"
@@ -71,29 +73,41 @@ class Srl(Task[SrlExample, SrlBatch, list[LabeledSpan]]):
         )
 
     def score(
-        self, examples: Sequence[SrlExample], predictions: Sequence[list[LabeledSpan]]
+        self, examples: Sequence[SrlExample], predictions: Sequence[SpanProbabilities]
     ) -> dict[str, float]:
         """Return precision, recall and F1 of arguments; the predicate itself does not count."""
         return span_f1((arguments(e.roles) for e in examples), map(arguments, predictions))
+
+    def gold_labels(self, example: SrlExample) -> list[str]:
+        """Return the labels of the roles, without the predicate itself."""
+        return [role.label for role in example.roles if role.label != PREDICATE]
+
+    def scores_by_label(
+        self, examples: Sequence[SrlExample], predictions: Sequence[SpanProbabilities]
+    ) -> dict[str, dict[str, float]]:
+        """Return precision, recall, F1 and support of each role."""
+        return scores_by_label((arguments(e.roles) for e in examples), map(arguments, predictions))
 
     def parse(self, line: str, tokenize: Tokenizer) -> SrlExample:
         """Parse a sentence with its predicate in brackets, as in `She [gave] him a book .`."""
         split = partial(treebank_tokens, tokenize=tokenize)
         tokens, predicate = tokenize_marked(line, split, "She [gave] him a book .")
-        return SrlExample(tokens, predicate, [])
+        return SrlExample(tokens, predicate, [], line)
 
-    def show(self, example: SrlExample, prediction: list[LabeledSpan]) -> str:
+    def show(self, example: SrlExample, prediction: SpanProbabilities) -> str:
         """Return the sentence with its roles marked."""
         return mark_spans(example.tokens, prediction)
 
     def as_json(
-        self, example: SrlExample, prediction: list[LabeledSpan], config: SrlConfig
+        self, example: SrlExample, prediction: SpanProbabilities, config: SrlConfig
     ) -> dict[str, Any]:
-        """Return tokens, predicate, roles and tags."""
+        """Return text, tokens, predicate, roles and tags."""
+        text = example.text or " ".join(example.tokens)
         return {
+            "text": text,
             "tokens": example.tokens,
             "predicate": example.predicate,
-            "roles": spans_as_json(prediction, example.tokens),
+            "roles": spans_as_json(prediction, example.tokens, text),
             "tags": encode_tags(prediction, len(example.tokens), "iob2"),
         }
 

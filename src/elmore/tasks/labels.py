@@ -1,0 +1,59 @@
+"""Checks of gold labels, so that no score is printed for data that the model cannot know."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+from elmore.errors import InputError
+from elmore.tasks.task import Labels, Task
+
+
+def check_classes(labels: Labels) -> None:
+    """Raise `InputError` if the training examples of a classifier have one class only."""
+    classes = labels.get("classes")
+    if classes is not None and len(classes) < 2:
+        raise InputError(
+            f"all training examples have the label {classes[0]!r}; expected at least two classes"
+        )
+
+
+def check_labels(
+    task: Task[Any, Any, Any], labels: Labels, examples: Sequence[Any], source: str
+) -> list[str]:
+    """Return notes on gold labels that make scores misleading.
+
+    Args:
+        task: The task.
+        labels: Labels of the training examples.
+        examples: Labeled examples to be scored.
+        source: Where they come from, for messages.
+
+    Raises:
+        InputError: If the examples have no gold labels, or only labels that the model cannot
+            predict.
+    """
+    gold = [task.gold_labels(example) for example in examples]
+    counts = Counter(chain.from_iterable(names for names in gold if names is not None))
+    if not counts:
+        if None in gold:
+            return []
+        raise InputError(
+            f"{source} has no gold labels, only unlabeled examples, so there is nothing to score"
+        )
+    known = {*labels.get("classes", ()), *(tag[2:] for tag in labels.get("tags", ()) if tag != "O")}
+    unknown = [f"{name} ({n})" for name, n in counts.most_common() if known and name not in known]
+    if len(unknown) == len(counts):
+        raise InputError(
+            f"the model knows none of the labels in {source}: {', '.join(unknown)}. It was trained "
+            f"with {', '.join(sorted(known))}."
+        )
+    notes = []
+    if unknown:
+        notes.append(
+            f"{source} has labels that are not in the training data and count as errors: "
+            f"{', '.join(unknown)}"
+        )
+    if "classes" in labels and len(counts) == 1:
+        notes.append(f"all examples in {source} have the label {next(iter(counts))!r}")
+    return notes
