@@ -269,8 +269,15 @@ def test_run_stopped_by_the_time_limit_is_usable_and_resumes(conll: Path, tmp_pa
     ("place", "what"), [("none", "the first epoch"), ("input", "the biLM pass over all sentences")]
 )
 def test_time_limit_that_is_too_short_is_refused(
-    conll: Path, model: Path, tmp_path: Path, place: str, what: str
+    conll: Path,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    what: str,
 ) -> None:
+    monkeypatch.setattr("elmore.embedder._BATCH_WORDS", {"cpu": 1})
+    monkeypatch.setattr("elmore.tasks.layers._SENTENCES_PER_COPY", 1)
     changes = [*SMALL, f"elmo.place={place}", f"elmo.model={model}", "training.epochs=1"]
     with pytest.raises(InputError, match=f"minutes are too short: {what} would end after about"):
         train(tmp_path / "run", conll, changes, max_minutes=1e-9)
@@ -376,7 +383,7 @@ def test_train_evaluate_and_predict_commands(
     }  # fmt: skip
     assert first["text"][first["entities"][1]["start_char"] :] == "London."
     assert blank == {"error": "expected text, got an empty line"}
-    assert "no prediction for 1 blank or invalid lines" in result.err
+    assert "lines without a prediction: 1" in result.err
     assert second["tags"] == ["O", "O", "O", "B-PER", "O"]
 
 

@@ -18,10 +18,11 @@ class Clock:
     def __call__(self) -> float:
         return self.now
 
-    def items(self, count: int, seconds: float) -> Iterator[int]:
-        """Yield numbers, each of which takes some seconds."""
+    def items(self, count: int, seconds: float, burst: int = 1) -> Iterator[int]:
+        """Yield numbers, each of which takes some seconds, in bursts of several."""
         for number in range(count):
-            self.now += seconds
+            if number % burst == 0:
+                self.now += seconds * burst
             yield number
 
 
@@ -49,7 +50,18 @@ def test_too_short_a_limit_is_noticed_early(clock: Clock) -> None:
     """110 items of 1 s after 60 s need 170 s. A tenth of the limit, 12 s, shows it."""
     limit = TimeLimit(2)
     clock.now += 60
-    done = []
     with pytest.raises(InputError, match=r"2 minutes are too short: it would end after about 2.83"):
-        done.extend(limit.require_time(clock.items(110, 1), 110, "it"))
+        list(limit.require_time(clock.items(110, 1), 110, "it"))
     assert clock.now == 100 + 60 + 13
+
+
+@pytest.mark.parametrize(("seconds", "enough"), [(1, True), (2, False)])
+def test_items_in_bursts_are_not_underestimated(clock: Clock, seconds: int, enough: bool) -> None:
+    """The first 20 of 100 items come together after 20 or 40 s."""
+    items = TimeLimit(2).require_time(clock.items(100, seconds, burst=20), 100, "it")
+    if enough:
+        assert len(list(items)) == 100
+    else:
+        with pytest.raises(InputError, match=r"it would end after about 3.33 minutes"):
+            list(items)
+        assert clock.now == 100 + 80  # at the end of the second burst

@@ -70,4 +70,4 @@ def predict(
         else:
             console.print(trained.task.show(outcome.example, outcome.prediction))
     if errors:
-        print(f"elmore: no prediction for {errors} blank or invalid lines", file=sys.stderr)
+        print(f"elmore: blank or invalid lines without a prediction: {errors}", file=sys.stderr)

@@ -37,14 +37,19 @@ class TimeLimit:
             InputError: As soon as the time that the items have taken so far shows that the limit
                 is too short. The message says how much time is needed.
         """
-        start = time.monotonic()
-        for done, item in enumerate(items, 1):
+        start = last = time.monotonic()
+        for done, item in enumerate(items):  # `done` items have been completed before this one
+            now = time.monotonic()
+            seconds_per_item = (last - start) / done if done else math.inf
+            # Items may come in bursts, batch by batch. Within a burst, too few of its items are
+            # counted as done, so the speed is measured after a wait.
+            if now - last > seconds_per_item / 2 and now - start > _MIN_SHARE * self.seconds:
+                remaining = seconds_per_item * (total - done) - (now - last)
+                if remaining > self.remaining:
+                    needed = self.seconds - self.remaining + remaining
+                    raise InputError(
+                        f"{self.seconds / 60:.3g} minutes are too short: {what} would end after "
+                        f"about {needed / 60:.3g} minutes. Resume the run with a longer time limit."
+                    )
+            last = now
             yield item
-            elapsed = time.monotonic() - start
-            expected = elapsed / done * (total - done)
-            if done < total and elapsed > _MIN_SHARE * self.seconds and expected > self.remaining:
-                needed = self.seconds - self.remaining + expected
-                raise InputError(
-                    f"{self.seconds / 60:.3g} minutes are too short: {what} would end after about "
-                    f"{needed / 60:.3g} minutes. Resume the run with a longer time limit."
-                )
