@@ -1,42 +1,83 @@
 """Character offsets of tokens in the text they were split from."""
 
+import unicodedata
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from itertools import accumulate
+from typing import NamedTuple
+
+
+class _Character(NamedTuple):
+    """A visible character, and the part of the text that it stands for."""
+
+    value: str
+    start: int
+    end: int
 
 
 def token_offsets(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
     """Return the start and end of each token in `text`.
 
-    A tokenizer may change characters, such as -LRB- to a parenthesis. A token of which no
-    character is found covers the text between its neighbors.
+    A tokenizer may change characters: it may compose a letter and its accent, or turn -LRB- into a
+    parenthesis. Such characters stand for the part of the text between their neighbors.
     """
-    offsets: list[tuple[int, int] | None] = []
-    position = _character_positions(text, "".join(tokens))
-    starts = accumulate(map(len, tokens), initial=0)
-    for token, start in zip(tokens, starts, strict=False):
-        found = [at for at in position[start : start + len(token)] if at is not None]
-        offsets.append((found[0], found[-1] + 1) if found else None)
-    return [span or _gap(text, offsets, i) for i, span in enumerate(offsets)]
+    tokens = ["".join(token.split()) for token in tokens]  # a token of a table may have spaces
+    found = _align(text, "".join(tokens))
+    offsets = []
+    first = 0
+    for token in tokens:
+        last = first + len(token)
+        known = [character for character in found[first:last] if character]
+        if len(known) == len(token) > 0:
+            offsets.append((known[0].start, known[-1].end))
+        else:
+            before = next((c.end for c in reversed(found[:first]) if c), 0)
+            after = next((c.start for c in found[last:] if c), len(text))
+            offsets.append(_span(text, found[first:last], before, after))
+        first = last
+    return offsets
 
 
-def _character_positions(text: str, characters: str) -> list[int | None]:
-    """Return the position of each character in the text; None if it is not there."""
-    source = [at for at, character in enumerate(text) if not character.isspace()]
-    visible = "".join(text[at] for at in source)
-    if visible == characters:  # nearly always
-        return list(source)
-    positions: list[int | None] = [None] * len(characters)
-    matcher = SequenceMatcher(None, characters, visible, autojunk=False)
-    for ours, theirs, size in matcher.get_matching_blocks():
-        positions[ours : ours + size] = source[theirs : theirs + size]
-    return positions
+def _align(text: str, characters: str) -> list[_Character | None]:
+    """Return for each of the characters its place in the text; None if it is not there."""
+    visible = [_Character(c, i, i + 1) for i, c in enumerate(text) if not c.isspace()]
+    if "".join(c.value for c in visible) == characters:  # nearly always
+        return list(visible)
+    visible = _compose(visible)
+    aligned: list[_Character | None] = [None] * len(characters)
+    source = "".join(c.value for c in visible)
+    matcher = SequenceMatcher(None, characters, source, autojunk=False)
+    for first, other, size in matcher.get_matching_blocks():
+        aligned[first : first + size] = visible[other : other + size]
+    return aligned
 
 
-def _gap(text: str, offsets: Sequence[tuple[int, int] | None], index: int) -> tuple[int, int]:
-    """Return the part of the text between the nearest tokens with known offsets."""
-    start = next((span[1] for span in reversed(offsets[:index]) if span), 0)
-    end = next((span[0] for span in offsets[index + 1 :] if span), len(text))
-    between = text[start:end]
-    start += len(between) - len(between.lstrip())
-    return start, max(start, end - len(between) + len(between.rstrip()))
+def _compose(characters: Sequence[_Character]) -> list[_Character]:
+    """Apply NFC: join characters that compose, such as a letter and its accent."""
+    composed: list[_Character] = []
+    for value, start, end in characters:
+        if composed and composed[-1].end == start:
+            joined = unicodedata.normalize("NFC", composed[-1].value + value)
+            if len(joined) == 1:
+                composed[-1] = _Character(joined, composed[-1].start, end)
+                continue
+        composed.append(_Character(value, start, end))
+    return composed
+
+
+def _span(
+    text: str, characters: Sequence[_Character | None], before: int, after: int
+) -> tuple[int, int]:
+    """Return the span of a token, given the end and the start of its neighbors."""
+    known = [character for character in characters if character]
+    if not known:
+        between = text[before:after]
+        start = before + len(between) - len(between.lstrip())
+        return start, max(start, before + len(between.rstrip()))
+    start, end = known[0].start, known[-1].end
+    if not characters[0]:
+        while start > before and not text[start - 1].isspace():
+            start -= 1
+    if not characters[-1]:
+        while end < after and not text[end].isspace():
+            end += 1
+    return start, end
