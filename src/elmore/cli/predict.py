@@ -16,7 +16,7 @@ def predict(
     *,
     file_format: Annotated[Literal["text", "task"], Parameter(name="--format")] = "text",
     tokenizer: Literal["moses", "whitespace", "spacy"] | None = None,
-    language: str = "en",
+    language: str | None = None,
     init_bilm: Annotated[str | None, Parameter(alias="-m")] = None,
     device: str = "auto",
     json_output: Json = False,
@@ -37,8 +37,8 @@ def predict(
         file_format: Format of the file: text, or task for labeled examples in the task's standard
             format.
         tokenizer: Tokenizer of the text; by default, the one used in training. Use whitespace for
-            tokenized text. Not available for qa, which needs character offsets.
-        language: ISO 639-1 code of the language, for the tokenizer.
+            tokenized text. Not available for qa, which has its own.
+        language: ISO 639-1 code, for the rules of the tokenizer; by default that of the biLM.
         init_bilm: Path of the biLM, if it has moved since training.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
     """

@@ -49,6 +49,9 @@ class Task(ABC, Generic[Example, Batch, Prediction]):
     score_name: ClassVar[str]
     """The score that selects the best weights."""
 
+    has_own_tokenizer: ClassVar[bool] = False
+    """Whether `parse` ignores its tokenizer, because the task has one of its own."""
+
     @abstractmethod
     def read(self, path: Path, config: Any, *, training: bool = False) -> list[Example]:
         """Read examples from a file in the standard format of the task.
@@ -57,8 +60,8 @@ class Task(ABC, Generic[Example, Batch, Prediction]):
         """
 
     def tokenizer(self, config: Any) -> TokenizerName | None:
-        """Return the default tokenizer of `parse`, or None if `parse` does not use one."""
-        return "moses"
+        """Return the tokenizer of raw text that the settings name; None for that of the biLM."""
+        return None
 
     @abstractmethod
     def texts(self, example: Example) -> Sequence[Sentence]:

@@ -27,13 +27,11 @@ class Qa(Task[QaExample, QaBatch, Answer]):
     name = "qa"
     config = QaConfig
     score_name = "f1"
+    has_own_tokenizer = True  # which keeps character offsets
 
     def read(self, path: Path, config: QaConfig, *, training: bool = False) -> list[QaExample]:
         """Read SQuAD 1.1; for training, truncate long passages."""
         return read_questions(path, max_passage=config.reader.max_passage if training else None)
-
-    def tokenizer(self, config: QaConfig) -> None:
-        """Return None: `parse` has its own tokenizer, which keeps character offsets."""
 
     def texts(self, example: QaExample) -> Sequence[Sentence]:
         """Return the sentences of the question and the passage."""
