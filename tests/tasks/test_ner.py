@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 import elmore
+from elmore.atomic import lock
 from elmore.errors import InputError
 from elmore.tasks import get_task, load_task, read_task_config, train_task
 from elmore.tasks.fit import Fit
@@ -556,6 +558,84 @@ def test_relative_path_of_the_bilm_is_made_absolute(
     result = run("evaluate", "run", conll, "-m", "other")
     assert_rejected(result, "was trained with another biLM")
     assert result.err.count("\n") == 1
+
+
+@pytest.fixture
+def other_model(tmp_path: Path) -> Path:
+    """A biLM of the same shape as `model`, with other weights."""
+    torch.manual_seed(1)
+    bilm = elmore.BiLM(elmore.BiLMConfig.tiny())
+    elmore.Embedder(bilm, device="cpu").save(tmp_path / "other")
+    return tmp_path / "other"
+
+
+def test_another_bilm_of_the_same_shape_is_refused(
+    run, conll: Path, model: Path, other_model: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    train(folder, conll, [*SMALL, f"elmo.model={model}", "training.epochs=1"])
+    message = "was trained with another biLM than"
+    with pytest.raises(InputError, match=message):
+        load_task(folder, device="cpu", bilm=str(other_model))
+    assert_rejected(run("evaluate", folder, conll, "-m", other_model), message)
+    assert_rejected(run("predict", folder, conll, "-m", other_model), message)
+    # Equal weights may be stored elsewhere, and in another format.
+    copy = tmp_path / "copy" / "weights.hdf5"
+    assert run("convert", model, "-o", copy).code == 0
+    assert run("evaluate", folder, conll, "-m", copy).code == 0
+    # Older versions did not store the hash.
+    facts = json.loads((folder / "task.json").read_text())
+    del facts["bilm"]
+    (folder / "task.json").write_text(json.dumps(facts))
+    assert run("evaluate", folder, conll, "-m", other_model).code == 0
+
+
+def test_resumed_run_needs_the_same_bilm(
+    conll: Path, model: Path, other_model: Path, tmp_path: Path
+) -> None:
+    bilm = tmp_path / "bilm"
+    shutil.copytree(model, bilm)
+    changes = [*SMALL, f"elmo.model={bilm}", "training.epochs=2"]
+    with pytest.raises(InterruptedRunError):
+        train(tmp_path / "run", conll, changes, report=interrupt_at(1))
+    shutil.rmtree(bilm)
+    shutil.copytree(other_model, bilm)
+    with pytest.raises(InputError, match=r"was started with other data \(bilm\)"):
+        train(tmp_path / "run", conll, changes, resume=True)
+
+
+def test_task_never_replaces_its_bilm_or_its_data(
+    run, conll: Path, model: Path, tmp_path: Path
+) -> None:
+    bilm, data = tmp_path / "bilm", tmp_path / "data"
+    shutil.copytree(model, bilm)
+    data.mkdir()
+    shutil.copy(conll, data)
+    options = ("--dev", conll, "--overwrite", "--set", "training.epochs=1")
+    command = ("train", "ner", "--train", conll, "-m", bilm, "-o", bilm)
+    assert_rejected(run(*command, *options), "would replace the input")
+    command = ("train", "ner", "--train", data / conll.name, "--no-elmo", "-o", data)
+    assert_rejected(run(*command, *options), "would replace the input")
+    assert elmore.load(bilm, device="cpu").embed([["a"]])
+    assert (data / conll.name).read_text() == conll.read_text()
+
+
+def test_run_in_a_locked_folder_is_refused(conll: Path, tmp_path: Path) -> None:
+    with lock(tmp_path / "run"), pytest.raises(InputError, match="another process is writing to"):
+        train(tmp_path / "run", conll, BASELINE)
+
+
+def test_raw_text_is_tokenized_like_the_text_of_the_bilm(
+    conll: Path, tmp_path: Path, bilm: elmore.BiLM
+) -> None:
+    """Oracle: the Korean rules of Moses, which keep Hangul words whole."""
+    embedder = elmore.Embedder(bilm, device="cpu", tokenizer="moses", language="ko")
+    embedder.save(tmp_path / "ko")
+    train(tmp_path / "run", conll, [*SMALL, f"elmo.model={tmp_path / 'ko'}", "training.epochs=1"])
+    ner = load_task(tmp_path / "run", device="cpu")
+    text = "\uae40\uc5f0\uc544\ub294 \uc11c\uc6b8\uc5d0."
+    assert ner(text)["tokens"] == ["\uae40\uc5f0\uc544\ub294", "\uc11c\uc6b8\uc5d0", "."]
+    assert ner.parse(text, ner.tokenizer(language="en")).tokens != ner(text)["tokens"]
 
 
 def test_invalid_commands_are_rejected(run, conll: Path, trained: TrainedTask) -> None:

@@ -43,7 +43,7 @@ def evaluate(
     from elmore.tasks.trained import Outcome
 
     if predictions:
-        refuse_existing(predictions, overwrite=overwrite)
+        refuse_existing(predictions, overwrite=overwrite, inputs=(file, run))
     trained = load_task(run, device=device, bilm=init_bilm)
     examples = trained.read(file)
     for note in trained.check_labels(examples, str(file)):

@@ -6,6 +6,7 @@ DIR/metrics.json curves.png                  results of the run
 DIR/...                                      the trained task, see `elmore.tasks.trained`
 """
 
+import math
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -16,13 +17,15 @@ import numpy as np
 import torch
 
 import elmore
+from elmore.atomic import lock
 from elmore.embedder import find_device
 from elmore.errors import InputError, MissingExtraError
 from elmore.mix import ScalarMix
 from elmore.progress import show_line, with_progress
+from elmore.schema import read_json
 from elmore.tasks import get_task
 from elmore.tasks.config import ElmoConfig, TaskConfig, WordsConfig
-from elmore.tasks.domain import domain_text, finetune_bilm
+from elmore.tasks.domain import FOLDER, domain_text, finetune_bilm
 from elmore.tasks.fit import Fit
 from elmore.tasks.labels import check_classes, check_labels
 from elmore.tasks.layers import LayerCache
@@ -31,10 +34,11 @@ from elmore.tasks.task import Labels, Task, TaskModel
 from elmore.tasks.time_limit import TimeLimit
 from elmore.tasks.trained import (
     TASK,
+    WEIGHTS,
+    WORDS,
     TrainedTask,
     assemble,
     load_bilm,
-    read_json,
     require_examples,
 )
 from elmore.tasks.vectors import WordVectors, read_word_vectors
@@ -45,7 +49,7 @@ from elmore.training.plots import plot_task
 from elmore.training.run_folder import Report, RunFolder, hardware_name, write_json
 from elmore.training.settings import check_minutes, read_settings
 
-_DATA = "data.json"
+_DATA, _SUMMARY, _PLOT = "data.json", "metrics.json", "curves.png"
 
 
 def read_task_config(
@@ -104,16 +108,46 @@ def train_task(
     config = _with_absolute_path(config or task.config())
     files = _Files.of(train, dev, test)
     report = _print_and(report) if progress else report
-    folder = RunFolder(Path(output), TASK)
-    if not (resume and _was_cut_short(folder)):
-        folder.check(resume=resume, overwrite=overwrite)
-    data = files.identity(config.words)
+    folder = RunFolder(Path(output), TASK, (_DATA, _SUMMARY, _PLOT, WORDS, WEIGHTS, FOLDER))
+    with lock(folder.path):
+        if not (resume and _was_cut_short(folder)):
+            inputs = (*files.train, files.dev, files.test, config.words.vectors, config.elmo.model)
+            folder.check(resume=resume, overwrite=overwrite, inputs=inputs)
+        return _run(
+            task,
+            config,
+            files,
+            folder,
+            limit,
+            resume=resume,
+            device=device,
+            progress=progress,
+            report=report,
+        )
+
+
+def _run(
+    task: Task[Any, Any, Any],
+    config: TaskConfig,
+    files: "_Files",
+    folder: RunFolder,
+    limit: TimeLimit,
+    *,
+    resume: bool,
+    device: str,
+    progress: bool,
+    report: Report,
+) -> dict[str, Any]:
     if resume:
-        _check_resumable(folder, config, data)
+        saved = read_settings(type(config), folder.settings)
+        folder.require_settings(_relevant(saved), _relevant(config))
     # Everything that can fail because of the input comes before the folder is created.
-    examples = _read_examples(task, config, files)
     torch_device = find_device(device)
     embedder = load_bilm(config.elmo, device)
+    data = files.identity(config.words) | {"bilm": embedder.weights_hash if embedder else None}
+    if resume:
+        _check_data(folder, data)
+    examples = _read_examples(task, config, files)
     text = domain_text(task, files.train, config) if embedder and config.elmo.finetune else []
     vectors = _read_vectors(config.words)
     labels = _check_labels(task, files, examples, report)
@@ -124,7 +158,7 @@ def train_task(
             config.elmo.model,
             text,
             folder.path,
-            max_minutes=max_minutes / 2 if max_minutes is not None else None,
+            max_minutes=limit.seconds / 120 if limit.seconds < math.inf else None,
             device=device,
             report=report,
         )
@@ -164,6 +198,7 @@ def train_task(
         "scores": scores,
         **{name: table for name, table in details.items() if table},
         "data": data,
+        "bilm": embedder.weights_hash if embedder else None,
         "epochs": fit.epoch,
         "cut_short": fit.cut_short,
         "seconds": sum(r["seconds"] + r["dev_seconds"] for r in records),
@@ -281,21 +316,21 @@ def _with_absolute_path(config: TaskConfig) -> TaskConfig:
     return replace(config, elmo=replace(config.elmo, model=str(path.resolve())))
 
 
-def _check_resumable(folder: RunFolder, config: TaskConfig, data: dict[str, Any]) -> None:
-    """Raise `InputError` if settings or data differ from those the run was started with."""
-    saved = read_settings(type(config), folder.settings)
-    folder.require_settings(_relevant(saved), _relevant(config))
-    saved_data = read_json(folder.path / _DATA)
-    # Older versions did not record the word vectors.
-    if any(saved_data.get(name, now) != now for name, now in data.items()):
+def _check_data(folder: RunFolder, data: dict[str, Any]) -> None:
+    """Raise `InputError` if files or biLM are not those that the run was started with."""
+    saved = read_json(folder.path / _DATA, "the data of a run")
+    # Older versions recorded neither the word vectors nor the biLM.
+    changed = [name for name, now in data.items() if saved.get(name, now) != now]
+    if changed:
         raise InputError(
-            f"the run in {folder.path} was started with other data; resume it with the same files"
+            f"the run in {folder.path} was started with other data ({', '.join(changed)}); resume "
+            "it with the same files and the same biLM"
         )
 
 
 def _was_cut_short(folder: RunFolder) -> bool:
     """Return whether the time limit ended a run, whose checkpoints are still there."""
-    return folder.complete and read_json(folder.path / TASK).get("cut_short") is True
+    return folder.complete and read_json(folder.path / TASK, "a task").get("cut_short") is True
 
 
 def _relevant(config: TaskConfig) -> TaskConfig:
@@ -342,9 +377,9 @@ def _finish(
     """Write the trained task, the plot and the summary; task.json comes last."""
     trained.save_model(folder.path)
     try:
-        plot_task(records, folder.path / "curves.png", trained.task.score_name)
+        plot_task(records, folder.path / _PLOT, trained.task.score_name)
     except MissingExtraError as error:
         report({"note": f"no plot of the learning curves: {error}"})
-    write_json(folder.path / "metrics.json", summary)
+    write_json(folder.path / _SUMMARY, summary)
     write_json(folder.path / TASK, {**summary, "labels": trained.labels})
     folder.finish(keep_checkpoints=summary["cut_short"])

@@ -23,7 +23,7 @@ from elmore.checkpoint.directory import save_tensors
 from elmore.embedder import Embedder, find_device
 from elmore.embedder import load as load_embedder
 from elmore.errors import InputError
-from elmore.schema import from_mapping
+from elmore.schema import from_mapping, read_json
 from elmore.tasks import get_task
 from elmore.tasks.config import ElmoConfig, TaskConfig
 from elmore.tasks.domain import FOLDER
@@ -37,8 +37,7 @@ from elmore.text.tokenize import Tokenizer, TokenizerName, get_tokenizer
 from elmore.training.run_folder import RunFolder
 from elmore.training.settings import read_settings
 
-TASK = "task.json"
-_WORDS, _WEIGHTS = "words.json", "model.safetensors"
+TASK, WORDS, WEIGHTS = "task.json", "words.json", "model.safetensors"
 _FROZEN_VECTORS = "words.table.known"
 """Name of the frozen word vectors in the weight file."""
 
@@ -114,19 +113,28 @@ class TrainedTask(NamedTuple):
             raise InputError(f"no words in {line!r:.60}")
         return example
 
-    def tokenizer(self, name: TokenizerName | None = None, language: str = "en") -> Tokenizer:
-        """Return the tokenizer of raw text; by default, the one used in training.
+    def tokenizer(
+        self, name: TokenizerName | None = None, language: str | None = None
+    ) -> Tokenizer:
+        """Return the tokenizer of raw text.
+
+        Args:
+            name: By default the one in the settings of the task or, if there is none, that of the
+                biLM.
+            language: ISO 639-1 code, for the rules of the tokenizer; by default that of the biLM.
 
         Raises:
-            InputError: If a tokenizer is named, but the task needs its own.
+            InputError: If a tokenizer is named, but the task has its own.
         """
-        default = self.task.tokenizer(self.config)
-        if name and default is None:
+        if name and self.task.has_own_tokenizer:
             raise InputError(
-                f"{self.task.name} keeps character offsets with a tokenizer of its own, so "
-                f"{name} cannot be used"
+                f"{self.task.name} has a tokenizer of its own, so {name} cannot be used"
             )
-        return get_tokenizer(name or default or "moses", language)
+        name = name or self.task.tokenizer(self.config)
+        if self.encode.layers is None:
+            return get_tokenizer(name or "moses", language or "en")
+        embedder = self.encode.layers.embedder
+        return get_tokenizer(name or embedder.tokenizer, language or embedder.language)
 
     def as_json(self, outcome: Outcome) -> dict[str, Any]:
         """Return a prediction as a JSON-serializable dict, or `{"error": message}`."""
@@ -174,12 +182,12 @@ class TrainedTask(NamedTuple):
     def save_model(self, folder: Path) -> None:
         """Write the words and the weights."""
         index = self.encode.index
-        with atomic_file(folder / _WORDS) as temporary:
+        with atomic_file(folder / WORDS) as temporary:
             words = {"new": index.new, "known": index.known}
             temporary.write_text(json.dumps(words, ensure_ascii=False), encoding="utf-8")
         weights = {**self.model.state_dict(), _FROZEN_VECTORS: self.model.words.table.known}
         weights = {name: x.detach().cpu().contiguous() for name, x in weights.items()}
-        save_tensors(weights, folder / _WEIGHTS)
+        save_tensors(weights, folder / WEIGHTS)
 
 
 def load(
@@ -205,22 +213,31 @@ def load(
         raise InputError(
             f"{folder} holds no trained task; expected a folder written by `elmore train`"
         )
-    facts = read_json(folder / TASK, "task", "labels")
+    facts = _read_facts(folder / TASK)
     task = task or get_task(facts["task"])
     config = read_settings(task.config, RunFolder(folder, TASK).settings)
-    words = from_mapping(_SavedWords, read_json(folder / _WORDS), str(folder / _WORDS))
+    saved_words = read_json(folder / WORDS, "the words of a task")
+    words = from_mapping(_SavedWords, saved_words, str(folder / WORDS))
     index = WordIndex(words.new, words.known)
     try:
-        weights = load_file(folder / _WEIGHTS)
+        weights = load_file(folder / WEIGHTS)
         vectors = weights.pop(_FROZEN_VECTORS).numpy()
     except (SafetensorError, FileNotFoundError, KeyError) as error:
-        raise InputError(f"{folder / _WEIGHTS} is missing or damaged ({error})") from error
+        raise InputError(f"{folder / WEIGHTS} is missing or damaged ({error})") from error
     finetuned = str(folder / FOLDER) if config.elmo.finetune else None
-    embedder = load_bilm(config.elmo, device, bilm or finetuned)
+    bilm = bilm or finetuned
+    embedder = load_bilm(config.elmo, device, bilm)
+    expected = facts.get("bilm")  # not in tasks of older versions
+    if embedder and expected and embedder.weights_hash != expected:
+        raise InputError(
+            f"{folder} was trained with another biLM than {bilm or config.elmo.model}: the hash of "
+            f"its weights was {expected}, not {embedder.weights_hash}. Load the task with the biLM "
+            "it was trained with."
+        )
     if len(vectors) != len(words.known):
         raise InputError(
-            f"{folder} is damaged: {_WORDS} has {len(words.known)} words with frozen vectors, "
-            f"{_WEIGHTS} has {len(vectors)}"
+            f"{folder} is damaged: {WORDS} has {len(words.known)} words with frozen vectors, "
+            f"{WEIGHTS} has {len(vectors)}"
         )
     trained = assemble(
         task,
@@ -253,20 +270,13 @@ class _SavedWords:
     known: tuple[str, ...]
 
 
-def read_json(path: Path, *required: str) -> dict[str, Any]:
-    """Read a JSON object from a file of a run.
-
-    Raises:
-        InputError: If the file is missing or damaged, or has no `required` key.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise InputError(f"{path} is missing or damaged ({error})") from error
-    if not isinstance(content, dict) or not content.keys() >= set(required):
-        expected = " with " + " and ".join(map(repr, required)) if required else ""
-        raise InputError(f"{path} is damaged: expected a JSON object{expected}")
-    return content
+def _read_facts(path: Path) -> dict[str, Any]:
+    facts = read_json(path, "a trained task")
+    labels = facts.get("labels")
+    has_labels = isinstance(labels, dict) and all(isinstance(x, list) for x in labels.values())
+    if not isinstance(facts.get("task"), str) or not has_labels:
+        raise InputError(f"{path} is damaged: expected the name of a task and its labels")
+    return facts
 
 
 def assemble(
