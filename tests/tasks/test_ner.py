@@ -465,6 +465,8 @@ def test_load_and_call_with_raw_text(trained: TrainedTask) -> None:
     ]
     with pytest.raises(InputError, match="expected text, got an empty line"):
         ner(" ")
+    with pytest.raises(TypeError, match="expected a list of examples, got one string"):
+        ner.predict("Ada left London.")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"{}", b"null"])

@@ -73,6 +73,11 @@ class TrainedTask(NamedTuple):
 
     def predict(self, examples: Sequence[Any]) -> list[Any]:
         """Return one prediction per example; strings are parsed first."""
+        if isinstance(examples, str):
+            raise TypeError(
+                f"expected a list of examples, got one string ({examples[:40]!r}). Put it in a "
+                "list, or call the task itself: task(text)."
+            )
         parsed = [self.parse(e) if isinstance(e, str) else e for e in examples]
         return predict(self.task, self.model, parsed, self.encode, self.labels)
 
