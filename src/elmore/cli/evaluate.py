@@ -25,10 +25,7 @@ def evaluate(
     Prints the scores and, if the task has labels, those of each label; for classifiers also the
     confusion matrix.
 
-    Examples:
-        elmore evaluate runs/ner c.conll
-
-        elmore evaluate runs/ner c.conll --predictions predictions.jsonl
+    Example: `elmore evaluate runs/ner c.conll --predictions predictions.jsonl`
 
     Args:
         run: Folder written by `elmore train`.

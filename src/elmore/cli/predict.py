@@ -26,10 +26,7 @@ def predict(
     Every line of text gets one line of JSON. A line that is blank or invalid gets an object with
     the key `error`.
 
-    Examples:
-        elmore predict runs/ner < sentences.txt
-
-        elmore predict runs/ner test.conll --format task
+    Example: `elmore predict runs/ner < sentences.txt`
 
     Args:
         run: Folder written by `elmore train`.
