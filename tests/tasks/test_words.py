@@ -152,3 +152,11 @@ def test_cache_does_not_change_the_encoding(
         assert len(encode._sentences) <= max(max_cached, distinct)
         if not max_cached:  # only the words of the current batch are cached
             assert len(encode._spellings) == 1 + len({w for words in sentences for w in words})
+
+
+def test_long_words_are_truncated_without_a_warning() -> None:
+    """Oracle: pytest, which turns warnings into errors."""
+    encode = WordEncoder(WordIndex([], []), None, with_characters=True, device=torch.device("cpu"))
+    characters = encode([["x" * 40]]).characters
+    assert characters.shape == (1, 1, 32)
+    assert characters.all()

@@ -182,7 +182,8 @@ class WordEncoder:
         unseen = sorted({word for words in sentences for word in words} - self._spelling.keys())
         if unseen:
             self._spelling |= zip(unseen, count(len(self._spellings)))
-            new = to_device(encode_words(unseen, _CHARACTERS), self.device)
+            # No warning about long words: their word vector and ELMo still tell them apart.
+            new = to_device(encode_words(unseen, _CHARACTERS, warn=False), self.device)
             self._spellings = torch.cat([self._spellings, new])
 
 

@@ -32,22 +32,26 @@ SPECIAL_WORDS: Mapping[str, int] = {BOS_WORD: BOS, EOS_WORD: EOS}
 
 
 def encode_words(
-    words: Sequence[str], width: int = WIDTH, special: Mapping[str, int] = SPECIAL_WORDS
+    words: Sequence[str],
+    width: int = WIDTH,
+    special: Mapping[str, int] = SPECIAL_WORDS,
+    *,
+    warn: bool = True,
 ) -> Int[Tensor, "N C"]:
     """Return `width` character ids for each word, truncated or padded.
 
     As in the released code, truncation may split a multi-byte character, and lone surrogates, which
-    UTF-8 cannot encode, are dropped. Warns if a word is truncated.
+    UTF-8 cannot encode, are dropped. Warns if a word is truncated, unless `warn` is false.
     """
     encoded = [word.encode("utf-8", "ignore") for word in words]
     lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(words))
     if len(words) and lengths.max() > width - 2:
-        # The same text for all words: Python shows equal warnings only once.
-        warnings.warn(
-            f"some tokens are longer than {width - 2} bytes, and the model reads only the first "
-            f"{width - 2}. Unless they are URLs, check the tokenizer and the language.",
-            stacklevel=2,
-        )
+        if warn:  # with the same text for all words: Python shows equal warnings only once
+            warnings.warn(
+                f"some tokens are longer than {width - 2} bytes, and the model reads only the "
+                f"first {width - 2}. Unless they are URLs, check the tokenizer and the language.",
+                stacklevel=2,
+            )
         encoded = [word[: width - 2] for word in encoded]
         lengths = lengths.clip(max=width - 2)
     ids = np.full((len(words), width), PAD, dtype=np.int64)
