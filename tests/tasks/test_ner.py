@@ -419,7 +419,7 @@ def test_scores_of_each_label(run, conll: Path, trained: TrainedTask) -> None:
     }
     lines = run("evaluate", "ner", conll).out.splitlines()
     assert lines[0] == "f1 100.00  precision 100.00  recall 100.00"
-    assert lines[2].split() == ["f1", "precision", "recall", "support"]
+    assert lines[2].split() == ["precision", "recall", "f1", "support"]
     assert lines[3].split() == ["LOC", "100.00", "100.00", "100.00", "4"]
 
 

@@ -329,10 +329,12 @@ def test_confusion_matrix_and_scores_of_each_class() -> None:
     task = get_task("sentiment")
     gold = [SentimentExample(["a"], label) for label in ("positive", "positive", "negative")]
     predicted = [{"positive": p, "negative": 1 - p} for p in (0.9, 0.2, 0.4)]
-    assert task.confusion_matrix(gold, predicted) == {
-        "negative": {"negative": 1, "positive": 0},
-        "positive": {"negative": 1, "positive": 1},
+    matrix = task.confusion_matrix(gold, predicted)
+    assert matrix == {
+        "positive": {"positive": 1, "negative": 1},
+        "negative": {"positive": 0, "negative": 1},
     }
+    assert list(matrix) == list(matrix["negative"]) == ["positive", "negative"]
     assert task.scores_by_label(gold, predicted) == {
         "negative": {"f1": 2 / 3, "precision": 0.5, "recall": 1.0, "support": 1},
         "positive": {"f1": 2 / 3, "precision": 1.0, "recall": 0.5, "support": 2},

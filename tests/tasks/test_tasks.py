@@ -8,6 +8,7 @@ import pytest
 import elmore.tasks
 from elmore.errors import InputError
 from elmore.tasks import TASKS, get_task, read_task_config
+from elmore.tasks.show import show_report
 
 
 def test_every_task_folder_is_listed_under_its_name() -> None:
@@ -20,3 +21,28 @@ def test_every_task_folder_is_listed_under_its_name() -> None:
 def test_unknown_task_error_lists_the_known_tasks(function: Callable[[str], object]) -> None:
     with pytest.raises(InputError, match="unknown task 'nerr'; expected one of coref, entailment"):
         function("nerr")
+
+
+def test_report_is_shown_as_tables() -> None:
+    """Oracle: tables by hand."""
+    report = {
+        "average": 0.5,
+        "muc_f1": 0.25,
+        "mentions_f1": 1.0,
+        "muc_precision": 0.5,
+        "mentions_precision": 1.0,
+        "muc_recall": 0.125,
+        "mentions_recall": 1.0,
+        "confusion": {"a": {"a": 12, "b": 0}, "b": {"a": 1, "b": 2}},
+    }
+    assert show_report(report).splitlines() == [
+        "average 50.00",
+        "",
+        "          precision  recall      f1",
+        "muc           50.00   12.50   25.00",
+        "mentions     100.00  100.00  100.00",
+        "",
+        "gold \\ predicted   a  b",
+        "a                 12  0",
+        "b                  1  2",
+    ]

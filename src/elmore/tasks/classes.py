@@ -5,6 +5,7 @@ B examples, K classes.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -55,11 +56,14 @@ def class_scores(
 
 
 def confusion_matrix(
-    gold: Iterable[str], predicted: Iterable[ClassProbabilities]
+    gold: Sequence[str], predicted: Sequence[ClassProbabilities]
 ) -> dict[str, dict[str, int]]:
-    """Return how many examples of each gold class were predicted as each class."""
+    """Return how many examples of each gold class were predicted as each class.
+
+    The classes are in the order of the probabilities, followed by those that only `gold` has.
+    """
     pairs = Counter(zip(gold, map(most_probable, predicted), strict=True))
-    classes = sorted({name for pair in pairs for name in pair})
+    classes = dict.fromkeys([*chain(*predicted[:1]), *sorted(gold)])
     return {name: {other: pairs[name, other] for other in classes} for name in classes}
 
 

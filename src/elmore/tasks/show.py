@@ -59,8 +59,9 @@ def show_report(report: Mapping[str, Any]) -> str:
             metrics.setdefault(metric, {})[part] = score
         elif name not in ("by_label", "confusion"):
             scores[name] = score
+    order = ("precision", "recall", "f1")
     tables = [
-        _table(metrics),
+        _table({name: {part: row[part] for part in order} for name, row in metrics.items()}),
         _table(report.get("by_label", {})),
         _table(report.get("confusion", {}), "gold \\ predicted"),
     ]

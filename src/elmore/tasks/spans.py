@@ -180,11 +180,16 @@ def scores_by_label(
         correct.update(span[0] for span in predicted_spans & gold_spans)
         num_predicted.update(span[0] for span in predicted_spans)
         num_gold.update(span[0] for span in gold_spans)
-    return {
-        label: _f1(correct[label], num_predicted[label], num_gold[label])
-        | {"support": num_gold[label]}
-        for label in sorted(num_predicted | num_gold)
-    }
+    table = {}
+    for label in sorted(num_predicted | num_gold):
+        scores = _f1(correct[label], num_predicted[label], num_gold[label])
+        table[label] = {
+            "precision": scores["precision"],
+            "recall": scores["recall"],
+            "f1": scores["f1"],
+            "support": num_gold[label],
+        }
+    return table
 
 
 def _f1(correct: int, num_predicted: int, num_gold: int) -> dict[str, float]:

@@ -91,7 +91,7 @@ class Entailment(Task[EntailmentExample, EntailmentBatch, ClassProbabilities]):
         self, examples: Sequence[EntailmentExample], predictions: Sequence[ClassProbabilities]
     ) -> dict[str, dict[str, int]]:
         """Return the confusion matrix of the classes."""
-        return confusion_matrix((example.label for example in examples), predictions)
+        return confusion_matrix([example.label for example in examples], predictions)
 
     def parse(self, line: str, tokenize: Tokenizer) -> EntailmentExample:
         """Parse `premise<TAB>hypothesis`, or a JSON object as in SNLI."""

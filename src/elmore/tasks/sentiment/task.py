@@ -89,7 +89,7 @@ class Sentiment(Task[SentimentExample, SentimentBatch, ClassProbabilities]):
         self, examples: Sequence[SentimentExample], predictions: Sequence[ClassProbabilities]
     ) -> dict[str, dict[str, int]]:
         """Return the confusion matrix of the classes."""
-        return confusion_matrix((example.label for example in examples), predictions)
+        return confusion_matrix([example.label for example in examples], predictions)
 
     def parse(self, line: str, tokenize: Tokenizer) -> SentimentExample:
         """Parse a sentence."""
