@@ -319,7 +319,7 @@ def test_changes_keep_the_other_defaults_of_a_task() -> None:
     ("change", "message"),
     [
         ("training.batch_size=0", "training.batch_size must be at least 1"),
-        ("words.dim=1000000000", "words.dim must be at most 10000, got 1000000000"),
+        ("words.dim=1000000000", "words.dim must be at most 10,000, got 1000000000"),
         ("training.lr=0", "training.lr must be positive"),
         ("elmo.dropout=1", "elmo.dropout must lie in"),
         ("elmo.precision=int4", "precision"),
