@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -258,6 +259,10 @@ def test_run_stopped_by_the_time_limit_is_usable_and_resumes(conll: Path, tmp_pa
     assert summary["scores"]["dev"] == summary["scores"]["test"] == record["dev"]
     assert load_task(tmp_path / "run", device="cpu").evaluate(conll) == record["dev"]
 
+    shutil.copytree(tmp_path / "run", tmp_path / "old")
+    shutil.rmtree(tmp_path / "old" / "checkpoints")  # as older versions did
+    with pytest.raises(InputError, match="is complete"):
+        train(tmp_path / "old", conll, changes, test=conll, resume=True)
     resumed = train(tmp_path / "run", conll, changes, test=conll, resume=True)
     assert (resumed["epochs"], resumed["cut_short"]) == (4, False)
     train(tmp_path / "whole", conll, changes, test=conll)
@@ -278,8 +283,9 @@ def test_time_limit_that_is_too_short_is_refused(
     place: str,
     what: str,
 ) -> None:
-    monkeypatch.setattr("elmore.embedder._BATCH_WORDS", {"cpu": 1})
-    monkeypatch.setattr("elmore.tasks.layers._SENTENCES_PER_COPY", 1)
+    # Each look at the clock takes a second.
+    clock = SimpleNamespace(monotonic=map(float, count()).__next__)
+    monkeypatch.setattr("elmore.tasks.time_limit.time", clock)
     changes = [*SMALL, f"elmo.place={place}", f"elmo.model={model}", "training.epochs=1"]
     with pytest.raises(InputError, match=f"minutes are too short: {what} would end after about"):
         train(tmp_path / "run", conll, changes, max_minutes=1e-9)
@@ -485,6 +491,15 @@ def test_terminal_output_brackets_spans(run, trained: TrainedTask, monkeypatch) 
     assert "[Ada]" in shown  # brackets in the text are not markup
     assert "LOC" in shown
     assert " London]" in shown
+
+
+def test_line_that_is_not_utf_8_gets_an_error(run, trained: TrainedTask) -> None:
+    Path("text.txt").write_bytes(b"Ada left .\nAd\xff left .\nAda left .\n")
+    records = list(map(json.loads, run("predict", "ner", "text.txt").out.splitlines()))
+    assert ["error" in record for record in records] == [False, True, False]
+    assert "--replace-invalid" in records[1]["error"]
+    lines = run("predict", "ner", "text.txt", "--replace-invalid").out.splitlines()
+    assert json.loads(lines[1])["text"] == "Ad\ufffd left ."
 
 
 def test_invalid_lines_do_not_stop_the_others(

@@ -2,12 +2,14 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from elmore.cli.options import Json
+from elmore.cli.options import Json, ReplaceInvalid
+from elmore.errors import InputError
 
 
 def predict(
@@ -17,6 +19,7 @@ def predict(
     file_format: Annotated[Literal["text", "task"], Parameter(name="--format")] = "text",
     tokenizer: Literal["moses", "whitespace", "spacy"] | None = None,
     language: str | None = None,
+    replace_invalid: ReplaceInvalid = False,
     init_bilm: Annotated[str | None, Parameter(alias="-m")] = None,
     device: str = "auto",
     json_output: Json = False,
@@ -42,9 +45,7 @@ def predict(
     from rich.console import Console
     from rich.markup import escape
 
-    from elmore.errors import InputError
     from elmore.tasks import load_task
-    from elmore.text.lines import read_lines
 
     if file_format == "task" and tokenizer:
         raise InputError("--tokenizer is for --format text only")
@@ -52,7 +53,7 @@ def predict(
     # A line typed on a terminal is answered at once; files are processed in batches.
     interactive = str(file) == "-" and sys.stdin.isatty()
     outcomes = trained.outcomes(
-        read_lines(file) if file_format == "text" else trained.read(file),
+        trained.read(file) if file_format == "task" else _read_lines(file, replace_invalid),
         trained.tokenizer(tokenizer, language),
         batch_size=1 if interactive else 256,
     )
@@ -68,3 +69,16 @@ def predict(
             console.print(trained.task.show(outcome.example, outcome.prediction))
     if errors:
         print(f"elmore: blank or invalid lines without a prediction: {errors}", file=sys.stderr)
+
+
+def _read_lines(file: Path, replace_invalid: bool) -> Iterator[str | InputError]:
+    """Yield the lines of a file, and an error for each line with invalid characters."""
+    from elmore.text.lines import read_lines
+
+    for line in read_lines(file, replace_invalid=True):
+        if "\ufffd" in line and not replace_invalid:
+            yield InputError(
+                "invalid UTF-8, NUL or U+FFFD; use --replace-invalid to predict such lines, too"
+            )
+        else:
+            yield line

@@ -329,8 +329,10 @@ def _check_data(folder: RunFolder, data: dict[str, Any]) -> None:
 
 
 def _was_cut_short(folder: RunFolder) -> bool:
-    """Return whether the time limit ended a run, whose checkpoints are still there."""
-    return folder.complete and read_json(folder.path / TASK, "a task").get("cut_short") is True
+    """Return whether the time limit ended a run whose checkpoints are still there."""
+    if not folder.complete or not folder.checkpoints.exists():
+        return False
+    return read_json(folder.path / TASK, "a trained task").get("cut_short") is True
 
 
 def _relevant(config: TaskConfig) -> TaskConfig:

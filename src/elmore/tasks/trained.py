@@ -84,7 +84,13 @@ class TrainedTask(NamedTuple):
     def outcomes(
         self, inputs: Iterable[Any], tokenize: Tokenizer | None = None, *, batch_size: int = 256
     ) -> Iterator[Outcome]:
-        """Yield one outcome per example or line of text; an invalid line does not stop the rest."""
+        """Yield one outcome per example or line of text; an invalid line does not stop the rest.
+
+        Args:
+            inputs: Examples, lines of text, or errors for lines that could not be read.
+            tokenize: Tokenizer of the lines; that of `self.tokenizer` by default.
+            batch_size: Number of inputs that are processed together.
+        """
         remaining = iter(inputs)
         while batch := list(islice(remaining, batch_size)):
             parsed: list[Any] = []

@@ -6,9 +6,12 @@ B sentences, T words, K tags.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+
+from elmore.transfer import to_device
 
 FORBIDDEN = -1e4
 """Score of a forbidden transition; finite, so that no gradient becomes NaN."""
@@ -89,11 +92,12 @@ class CRF(nn.Module):
             return []
         transitions = self.transitions()
         rows = torch.tensor([row for row, _, _ in tags], device=scores.device)
-        constrained = scores[rows]  # (N, T, K), one row for each element of `tags`
-        for scores_of_tags, (row, start, path) in zip(constrained, tags, strict=True):
-            for t, tag in enumerate(path, start):
-                scores_of_tags[t] = -torch.inf
-                scores_of_tags[t, tag] = scores[row, t, tag]
+        other_tag = np.zeros((len(tags), *scores.shape[1:]), dtype=bool)  # one row per span
+        for forbidden, (_, start, path) in zip(other_tag, tags, strict=True):
+            end = start + len(path)
+            forbidden[start:end] = True
+            forbidden[range(start, end), path] = False
+        constrained = scores[rows].masked_fill(to_device(other_tag, scores.device), -torch.inf)
         log_p = log_partition(constrained, mask[rows], transitions)
         log_p = log_p - log_partition(scores, mask, transitions)[rows]
         return log_p.exp().clamp(max=1).tolist()
