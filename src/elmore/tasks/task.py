@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from elmore.tasks.config import TaskConfig
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
-from elmore.text.tokenize import Tokenizer, TokenizerName
+from elmore.text.tokenize import Tokenization, Tokenizer
 
 Example = TypeVar("Example")
 Prediction = TypeVar("Prediction")
@@ -59,8 +59,8 @@ class Task(ABC, Generic[Example, Batch, Prediction]):
         With `training`, tasks may add, shorten or leave out examples.
         """
 
-    def tokenizer(self, config: Any) -> TokenizerName | None:
-        """Return the tokenizer of raw text that the settings name; None for that of the biLM."""
+    def tokenization(self, config: Any) -> Tokenization | None:
+        """Return the tokenization of raw text in the settings, or None for that of the biLM."""
         return None
 
     @abstractmethod

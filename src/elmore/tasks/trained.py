@@ -33,7 +33,12 @@ from elmore.tasks.layers import LayerCache
 from elmore.tasks.task import Labels, Task, TaskModel
 from elmore.tasks.vectors import WordVectors
 from elmore.tasks.words import WordEncoder, WordIndex, Words
-from elmore.text.tokenize import Tokenizer, TokenizerName, get_tokenizer
+from elmore.text.tokenize import (
+    Tokenizer,
+    TokenizerName,
+    choose_tokenization,
+    get_tokenizer,
+)
 from elmore.training.run_folder import RunFolder
 from elmore.training.settings import read_settings
 
@@ -130,9 +135,9 @@ class TrainedTask(NamedTuple):
         """Return the tokenizer of raw text.
 
         Args:
-            name: By default the one in the settings of the task or, if there is none, that of the
-                biLM.
-            language: ISO 639-1 code, for the rules of the tokenizer; by default that of the biLM.
+            name: `moses`, `whitespace` or `spacy`; by default that of the task's training text or,
+                if it is not known, of the biLM's.
+            language: ISO 639-1 code, for the rules of the tokenizer; the default is chosen alike.
 
         Raises:
             InputError: If a tokenizer is named, but the task has its own.
@@ -141,11 +146,11 @@ class TrainedTask(NamedTuple):
             raise InputError(
                 f"{self.task.name} has a tokenizer of its own, so {name} cannot be used"
             )
-        name = name or self.task.tokenizer(self.config)
-        if self.encode.layers is None:
-            return get_tokenizer(name or "moses", language or "en")
-        embedder = self.encode.layers.embedder
-        return get_tokenizer(name or embedder.tokenizer, language or embedder.language)
+        default = self.task.tokenization(self.config)
+        if default is None and self.encode.layers is not None:
+            default = self.encode.layers.embedder.tokenization
+        chosen = choose_tokenization(default, name, language)
+        return get_tokenizer(chosen.tokenizer, chosen.language)
 
     def as_json(self, outcome: Outcome) -> dict[str, Any]:
         """Return a prediction as a JSON-serializable dict, or `{"error": message}`."""

@@ -23,7 +23,7 @@ from elmore.tasks.entailment.model import ESIM, EntailmentBatch, balanced_weight
 from elmore.tasks.task import Labels, Task
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
-from elmore.text.tokenize import Tokenizer, TokenizerName, get_tokenizer
+from elmore.text.tokenize import Tokenization, Tokenizer, get_tokenizer
 
 
 class Entailment(Task[EntailmentExample, EntailmentBatch, ClassProbabilities]):
@@ -37,11 +37,11 @@ class Entailment(Task[EntailmentExample, EntailmentBatch, ClassProbabilities]):
         self, path: Path, config: EntailmentConfig, *, training: bool = False
     ) -> list[EntailmentExample]:
         """Read JSON lines (SNLI, MultiNLI) or a table with a header (SICK)."""
-        return read_pairs(path, get_tokenizer(config.data.tokenizer))
+        return read_pairs(path, get_tokenizer(config.data.tokenizer, config.data.language))
 
-    def tokenizer(self, config: EntailmentConfig) -> TokenizerName:
-        """Return the tokenizer of the training sentences."""
-        return config.data.tokenizer
+    def tokenization(self, config: EntailmentConfig) -> Tokenization:
+        """Return the tokenization of the training sentences."""
+        return Tokenization(config.data.tokenizer, config.data.language)
 
     def texts(self, example: EntailmentExample) -> Sequence[Sentence]:
         """Return both sentences."""
