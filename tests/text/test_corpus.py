@@ -168,6 +168,17 @@ def test_full_disk_is_reported_with_the_folder(text: Path, tmp_path: Path) -> No
     assert re.search(rf"OSError: \[Errno 27\].*{tmp_path / 'cache'}/[0-9a-f]+", done.stderr)
 
 
+@pytest.mark.parametrize("name", ["tokens.u32", "starts.i64", "counts.i64"])
+def test_damaged_corpus_is_rejected(text: Path, tmp_path: Path, name: str) -> None:
+    folder = encode_corpus([text], tmp_path / "c", workers=1).folder
+    (folder / name).write_bytes((folder / name).read_bytes()[:-8])
+    with pytest.raises(InputError, match=r"is damaged. Delete it"):
+        encode_corpus([text], tmp_path / "c", workers=1)
+    (folder / name).write_bytes(b"")
+    with pytest.raises(InputError, match=r"is damaged|is not an encoded corpus"):
+        encode_corpus([text], tmp_path / "c", workers=1)
+
+
 def test_folder_without_corpus_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not an encoded corpus"):
         Corpus(tmp_path)

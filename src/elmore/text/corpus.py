@@ -113,6 +113,8 @@ class Corpus:
             self.counts = np.fromfile(folder / "counts.i64", np.int64)
         except (OSError, ValueError) as error:
             raise InputError(f"{folder} is not an encoded corpus ({error})") from error
+        if not self.starts.max(initial=0) == self.counts.sum() == len(self.tokens):
+            raise InputError(f"{folder} is damaged. Delete it, and the text is encoded again.")
 
     @property
     def num_sentences(self) -> int:
