@@ -145,7 +145,7 @@ def show_record(record: dict[str, Any]) -> None:
     elif "loss" in record:
         left = record["seconds"] * (1 / max(record["progress"], 1e-9) - 1)
         text = (
-            f"step {record['step']:,} of {record['steps']:,} ({record['progress']:.0%})  "
+            f"step {record['step']:,} ({record['progress']:.0%})  "
             f"loss {record['loss']:.3f}  lr {record['lr']:.2g}  "
             f"{record['tokens_per_second']:,.0f} tokens/s  {timedelta(seconds=int(left))} left"
         )

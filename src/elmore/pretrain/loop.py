@@ -121,7 +121,7 @@ class Pretraining:
     @property
     def progress(self) -> float:
         """Share of the run that is done, by steps or, with a time limit, by time."""
-        return max(self.step / self.total_steps, self.seconds / self.max_seconds)
+        return min(1.0, max(self.step / self.total_steps, self.seconds / self.max_seconds))
 
     @property
     def complete(self) -> bool:
