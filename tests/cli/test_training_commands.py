@@ -32,7 +32,7 @@ def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_pretrain_perplexity_finetune_and_convert(run, text: Path) -> None:
     result = run("pretrain", "a.txt", "b.txt", "-o", "base", "--size", "tiny", *COMMON)
     assert result.code == 0, result.err
-    assert "step 5 of" in result.out
+    assert "step 5 (100%)" in result.out
     assert "held-out perplexity" in result.out.splitlines()[-1]
     measured = json.loads(run("perplexity", "base", "a.txt", "--device", "cpu", "--json").out)
     assert measured["tokens"] == 5 * (8 + 4 + 5 + 5)  # words and sentence ends
