@@ -196,6 +196,20 @@ def test_run_whose_checkpoints_are_all_damaged_does_not_start_over(
             train(tmp_path / "run", conll, BASELINE, resume=True)
 
 
+def test_lost_metrics_do_not_change_the_reported_scores(conll: Path, tmp_path: Path) -> None:
+    """The best of three epochs is before the interruption."""
+    scores = iter([0.5, 0.9, 0.1, 0.1])
+    task = Ner()
+    task.score = lambda *_: {"f1": next(scores)}
+    config = read_task_config("ner", changes=[*BASELINE, "training.epochs=4"])
+    options = {"train": conll, "dev": conll, "config": config, "device": "cpu", "progress": False}
+    with pytest.raises(InterruptedRunError):
+        train_task(task, tmp_path / "run", **options, report=interrupt_at(3))
+    (tmp_path / "run" / "metrics.jsonl").unlink()
+    summary = train_task(task, tmp_path / "run", **options, resume=True)
+    assert summary["scores"] == {"dev": {"f1": 0.9}}
+
+
 def test_resumed_run_needs_the_same_word_vectors(conll: Path, tmp_path: Path) -> None:
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("ada 1 2\nlondon 3 4\n")

@@ -83,6 +83,8 @@ class Fit:
         self.epoch = self.steps = 0
         self.best = -math.inf
         self.best_weights: dict[str, Tensor] = {}
+        self.best_scores: dict[str, float] = {}
+        """All scores on the dev set with the best weights."""
         self.bad_epochs = 0
         """Epochs since the best score."""
         self.lr = config.lr
@@ -130,7 +132,7 @@ class Fit:
         trained = time.monotonic()
         self.epoch += 1
         scores = self._score_dev()
-        self._update_best(scores[self.task.score_name])
+        self._update_best(scores)
         self.epoch_seconds = time.monotonic() - start
         return {
             "epoch": self.epoch,
@@ -203,11 +205,13 @@ class Fit:
         """Return the model to evaluate and save: the moving average, if there is one."""
         return self.model if self.average is None else self.average
 
-    def _update_best(self, score: float) -> None:
+    def _update_best(self, scores: dict[str, float]) -> None:
         """Keep the best weights; decay the learning rate after epochs without improvement."""
+        score = scores[self.task.score_name]
         if score >= self.best:  # of equal scores, the latest: it has seen the most data
             weights = self._evaluated().state_dict()
             self.best_weights = {k: v.detach().cpu().clone() for k, v in weights.items()}
+            self.best_scores = scores
         if score > self.best:
             self.best, self.bad_epochs = score, 0
         elif self.best > 0:  # some tasks score 0 for several epochs at first
@@ -228,6 +232,7 @@ class Fit:
             "epoch": self.epoch,
             "steps": self.steps,
             "best": self.best,
+            "best_scores": self.best_scores,
             "worse": self.bad_epochs,
             "lr": self.lr,
             "seconds": self.epoch_seconds,
@@ -247,8 +252,9 @@ class Fit:
         self.best_weights = checkpoint.part("best")
         facts = checkpoint.metadata
         self.epoch, self.steps = facts["epoch"], facts["steps"]
-        self.best, self.bad_epochs, self.lr = facts["best"], facts["worse"], facts["lr"]
-        self.epoch_seconds = facts.get("seconds", 0.0)  # not in runs of older versions
+        self.best, self.best_scores = facts["best"], facts["best_scores"]
+        self.bad_epochs, self.lr = facts["worse"], facts["lr"]
+        self.epoch_seconds = facts["seconds"]
 
 
 @contextmanager

@@ -186,7 +186,7 @@ def _run(
         limit=limit,
     )
     records = _train(fit, folder, report, resume=resume)
-    scores = {"dev": records[_best_epoch(records, task.score_name)]["dev"]}
+    scores = {"dev": fit.best_scores}
     details: dict[str, Any] = {}
     if examples.test:
         predictions = trained.predict(examples.test)
@@ -355,11 +355,6 @@ def _train(fit: Fit, folder: RunFolder, report: Report, *, resume: bool) -> list
     return folder.read_metrics()
 
 
-def _best_epoch(records: Sequence[dict[str, Any]], score: str) -> int:
-    """Return the index of the epoch whose weights were kept: the last one with the best score."""
-    return max(range(len(records)), key=lambda i: (records[i]["dev"][score], i))
-
-
 def _layer_weights(model: TaskModel[Any, Any]) -> dict[str, Any]:
     """Return gamma and the layer weights of each mix (Figure 2)."""
     mixes = cast("dict[str, ScalarMix]", dict(model.words.mixes.items()))
@@ -379,7 +374,8 @@ def _finish(
     """Write the trained task, the plot and the summary; task.json comes last."""
     trained.save_model(folder.path)
     try:
-        plot_task(records, folder.path / _PLOT, trained.task.score_name)
+        if records:  # lost if somebody deleted metrics.jsonl
+            plot_task(records, folder.path / _PLOT, trained.task.score_name)
     except MissingExtraError as error:
         report({"note": f"no plot of the learning curves: {error}"})
     write_json(folder.path / _SUMMARY, summary)
