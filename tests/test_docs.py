@@ -4,20 +4,14 @@ import ast
 import doctest
 import re
 import shlex
-import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-import torch
 
-from elmore.bilm.config import BiLMConfig
-from elmore.bilm.model import BiLM
-from elmore.checkpoint.directory import write_directory
-from elmore.checkpoint.hdf5 import write_hdf5
 from elmore.cli import app
-from elmore.text.vocabulary import Vocabulary
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "elmore"
@@ -52,48 +46,16 @@ def name_of(page: Path) -> str:
 every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
 
 
-@pytest.fixture(scope="module")
-def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files that the pages use: a text, models in all formats, a checkpoint."""
-    folder = tmp_path_factory.mktemp("samples")
-    shutil.copy(ROOT / "examples" / "sample.txt", folder / "text.txt")
-    torch.manual_seed(0)
-    bilm = BiLM(BiLMConfig.tiny())
-    write_directory(bilm, folder / "my-elmo")
-    write_hdf5(bilm, folder / "weights.hdf5", folder / "options.json")
-
-    (folder / "pair").mkdir()
-    for name in ("weights.hdf5", "options.json"):
-        shutil.copy(folder / name, folder / "pair")
-    shutil.make_archive(str(folder / "elmo"), "zip", folder / "pair")
-    shutil.rmtree(folder / "pair")
-
-    words = Vocabulary(["<S>", "</S>", "<UNK>", "the", "bank", "."])
-    word_bilm = BiLM(BiLMConfig(vocab_size=len(words), dim=8, cell_dim=16))
-    (folder / "word-model").mkdir()
-    write_hdf5(
-        word_bilm,
-        folder / "word-model" / "weights.hdf5",
-        folder / "word-model" / "options.json",
-    )
-    words.write(folder / "word-model" / "vocab.txt")
-
-    prefix = "text_field_embedder.token_embedder_elmo._elmo."  # as in AllenNLP's taggers
-    checkpoint = {"scalar_mix_0.gamma": torch.tensor([0.9])}
-    checkpoint |= {f"scalar_mix_0.scalar_parameters.{j}": torch.tensor([j / 10]) for j in range(3)}
-    torch.save({prefix + name: value for name, value in checkpoint.items()}, folder / "old.th")
-    return folder
-
-
 @every_page
-def test_code_runs_and_prints_the_output_on_the_page(
+def test_code_runs_in_an_empty_folder_and_prints_the_output_on_the_page(
     page: Path,
-    samples: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(shutil.copytree(samples, tmp_path / "work"))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
     monkeypatch.setattr("elmore.pretrain.run.CACHE", tmp_path / "cache")
     monkeypatch.setattr("elmore.pretrain.finetune.CACHE", tmp_path / "cache")
     names: dict[str, object] = {"__name__": page.stem}
@@ -114,11 +76,13 @@ def run_python(code: str, page: Path, names: dict[str, object]) -> None:
 
 
 def run_commands(lines: str, page: Path, names: dict[str, object]) -> None:
-    """Run the `elmore` commands of a shell block, and skip other commands (make, pip)."""
+    """Run the `elmore` and `printf` commands of a shell block, and skip others (make, pip)."""
     for line in lines.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         if words[:1] == ["elmore"]:
             app(words[1:], exit_on_error=False, print_error=False, result_action="return_value")
+        elif words[:1] == ["printf"]:
+            subprocess.run(line, shell=True, check=True)
 
 
 def same_output(expected: str, printed: str) -> bool:
