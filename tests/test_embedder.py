@@ -451,3 +451,13 @@ def test_sentence_vectors_of_all_layers_are_rejected(embedder: Embedder) -> None
 def test_repr_names_sizes_device_and_precision(embedder: Embedder) -> None:
     expected = f"Embedder(3 layers of {embedder.dim} dimensions, device=cpu, precision=fp32)"
     assert repr(embedder) == expected
+
+
+def test_encode_rejects_a_single_string(embedder: Embedder) -> None:
+    with pytest.raises(TypeError, match="got one string"):
+        embedder.encode("He sat")
+
+
+def test_urls_are_not_models() -> None:
+    with pytest.raises(InputError, match=r"https://example.org/elmo is a URL; download"):
+        elmore.load("https://example.org/elmo")

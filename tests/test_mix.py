@@ -258,3 +258,8 @@ def test_elmo_errors_name_the_accepted_arguments() -> None:
     assert "got Embedder" in first
     assert "`embedder.bilm`" in first
     assert "elmo(elmore.encode_sentences(sentences))" in second
+
+
+def test_num_mixes_is_positive(bilm: BiLM) -> None:
+    with pytest.raises(InputError, match="num_mixes must be at least 1, got 0"):
+        Elmo(bilm, num_mixes=0)

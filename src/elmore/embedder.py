@@ -258,6 +258,7 @@ class Embedder:
 
     def encode(self, sentences: Iterable[str | Sentence]) -> TokenBatch:
         """Return the padded batch of ids that `BiLM` and `Elmo` take."""
+        _check_iterable(sentences)
         return batch_sentences(self._tokenize(sentences), self._encode_words)
 
     def save(

@@ -129,6 +129,8 @@ class Elmo(nn.Module):
                 f"expected a BiLM, got {type(bilm).__name__}. The biLM of an embedder is "
                 "`embedder.bilm`."
             )
+        if num_mixes < 1:
+            raise InputError(f"num_mixes must be at least 1, got {num_mixes}")
         self.bilm = (copy.deepcopy(bilm) if frozen else bilm).requires_grad_(not frozen)
         self.frozen = frozen
         self.keep_boundaries = keep_boundaries

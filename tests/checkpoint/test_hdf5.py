@@ -11,9 +11,11 @@ import torch
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.checkpoint.hdf5 import read_hdf5, write_hdf5
+from elmore.checkpoint.pretrained import read_pretrained
 from elmore.embedder import Embedder, load
 from elmore.errors import InputError
 from elmore.text.characters import encode_sentences
+from elmore.text.tokenize import Tokenization
 from tests.oracles import released_bilm
 from tests.oracles.releases import VARIANTS, Variant, drop, write_release
 
@@ -170,3 +172,11 @@ def test_options_that_are_not_json_are_rejected(tmp_path: Path, text: str) -> No
     release.options_file.write_bytes(text.encode("latin-1"))
     with pytest.raises(InputError, match=r"options.json (is not (a )?JSON|has no section 'lstm')"):
         read_hdf5(release.weights_file, release.options_file)
+
+
+def test_tokenization_survives_a_round_trip(bilm: BiLM, tmp_path: Path) -> None:
+    weights, options = tmp_path / "weights.hdf5", tmp_path / "options.json"
+    write_hdf5(bilm, weights, options, Tokenization("whitespace", "ko"))
+    assert read_pretrained(weights).tokenization == Tokenization("whitespace", "ko")
+    write_hdf5(bilm, weights, options)
+    assert read_pretrained(weights).tokenization is None

@@ -143,6 +143,38 @@ def test_resumed_run_equals_an_uninterrupted_one(
     assert not (tmp_path / "resumed" / "checkpoints").exists()
 
 
+def test_another_starting_model_is_refused_on_resume(
+    text: Path, domain: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    for seed, name in enumerate(("base", "other")):
+        seeded = replace(config, training=replace(config.training, seed=seed))
+        pretrain([text], tmp_path / name, seeded, cache=tmp_path / "c", workers=1, device="cpu")
+
+    def interrupt(record: dict) -> None:
+        if "loss" in record:
+            signal.raise_signal(signal.SIGTERM)
+
+    settings = read_finetune_config([*CHANGES, "run.log_steps=5"])
+    common = {"device": "cpu", "workers": 1, "cache": tmp_path / "c"}
+    with pytest.raises(InterruptedRunError):
+        finetune(
+            tmp_path / "base", [domain], tmp_path / "tuned", settings, report=interrupt, **common
+        )
+    with pytest.raises(InputError, match="belongs to another run: its start was"):
+        finetune(tmp_path / "other", [domain], tmp_path / "tuned", settings, resume=True, **common)
+
+
+def test_text_outside_the_vocabulary_is_reported(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    pretrain([text], tmp_path / "base", config, cache=tmp_path / "c", workers=1, device="cpu")
+    foreign = tmp_path / "foreign.txt"
+    foreign.write_text("".join(f"zq{i} zr{i} zs{i} zt{i}\n" for i in range(80)))
+    _, records = run(tmp_path / "base", foreign, tmp_path / "tuned")
+    [note] = [r["note"] for r in records if "vocabulary" in r.get("note", "")]
+    assert note.startswith("100% of the held-out words are not in the vocabulary")
+
+
 def test_invalid_requests_are_rejected(domain: Path, tmp_path: Path) -> None:
     release = write_release(tmp_path / "r", VARIANTS["usual"])
     (tmp_path / "existing").mkdir()

@@ -6,7 +6,7 @@ parameters of `BiLM`.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -23,8 +23,9 @@ from elmore.bilm.model import BiLM
 from elmore.checkpoint.build import build, on_meta_device
 from elmore.checkpoint.hash import hash_weights
 from elmore.errors import InputError
-from elmore.schema import read_json
+from elmore.schema import from_mapping, read_json
 from elmore.text.characters import NUM_CHARACTERS
+from elmore.text.tokenize import Tokenization
 
 
 class Rule(NamedTuple):
@@ -122,6 +123,7 @@ ONLY_CELL = "LSTMCell"
 """HDF5 path of the cell in a one-layer model written by bilm-tf, which cannot read it itself."""
 _MAX_COMPRESSION = 100
 HASH = "elmore_weights_hash"
+_TEXT = "elmore_text"
 """HDF5 attribute of weights that elmore has written: the result of `hash_weights`."""
 
 
@@ -250,11 +252,25 @@ def config_from_options(
         raise InputError(f"{path}: {error}") from error
 
 
-def write_hdf5(bilm: BiLM, weights: Path, options: Path) -> None:
-    """Write HDF5 weights and options.json that AllenNLP and bilm-tf can read."""
+def read_hdf5_tokenization(options: Path) -> Tokenization | None:
+    """Read how the training text was tokenized; None for options.json of other programs."""
+    text = read_json(options, "ELMo's options.json").get(_TEXT)
+    return text and from_mapping(Tokenization, text, f"{options}: {_TEXT}")
+
+
+def write_hdf5(
+    bilm: BiLM, weights: Path, options: Path, tokenization: Tokenization | None = None
+) -> None:
+    """Write HDF5 weights and options.json that AllenNLP and bilm-tf can read.
+
+    `tokenization` is that of the training text. It is a key of options.json that only elmore reads.
+    """
     config, state = _with_all_projections(bilm)
     read_back: dict[str, Tensor] = {}
-    text = json.dumps(options_from_config(bilm.config), indent=2) + "\n"
+    settings = options_from_config(bilm.config)
+    if tokenization is not None:
+        settings[_TEXT] = asdict(tokenization)
+    text = json.dumps(settings, indent=2) + "\n"
     # Nested, so that a failure leaves neither file behind.
     with atomic_file(options) as temporary_options, atomic_file(weights) as temporary:
         temporary_options.write_text(text, encoding="utf-8")

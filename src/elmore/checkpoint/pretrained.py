@@ -70,6 +70,8 @@ def find_model(model: Path | str | None) -> Path:
     """Return the path of a model: `model` if it exists, else the included model of that name."""
     if model is None:
         return SHIPPED / DEFAULT_MODEL
+    if str(model).startswith(("http:", "https:", "s3:")):
+        raise InputError(f"{model} is a URL; download the model first and pass its path")
     path = Path(model)
     shipped = SHIPPED / path
     is_shipped = len(path.parts) == 1 and (shipped / CONFIG).is_file()
@@ -107,13 +109,14 @@ def read_pretrained(
             weights_hash = config.get("weights_hash")
             tokenization = read_tokenization(folder)
         else:
-            from elmore.checkpoint.hdf5 import read_hdf5  # h5py is slow to import
+            # h5py is slow to import.
+            from elmore.checkpoint.hdf5 import read_hdf5, read_hdf5_tokenization
 
             folder = weights.parent
             settings = Path(options) if options else _find_options(weights)
             bilm = read_hdf5(weights, settings)
             provenance = {"weights": weights.name, "options": settings.name}
-            weights_hash = tokenization = None
+            weights_hash, tokenization = None, read_hdf5_tokenization(settings)
         size = bilm.config.vocab_size
         if vocab is not None and size is None:
             raise InputError(f"{vocab}: this model reads characters and needs no vocabulary")

@@ -27,6 +27,7 @@ from elmore.training.run_folder import Report
 from elmore.training.settings import check_minutes, read_settings
 
 TRAINING = TrainingConfig(epochs=10.0, streams=16, lr=1e-3, warmup=0.1)
+_MANY_UNKNOWN = 0.25  # share of the words
 RUN = RunConfig(heldout=0.05, evaluations=20, patience=3, log_steps=50)
 
 
@@ -99,6 +100,13 @@ def finetune(
             run = new_run(folder, start=start)
         before = run.evaluate(all_sentences=True)
         report(before)
+        if before["heldout"]["unknown"] > _MANY_UNKNOWN:
+            report(
+                {
+                    "note": f"{before['heldout']['unknown']:.0%} of the held-out words are not in "
+                    "the vocabulary of the model, so perplexity says little about this text"
+                }
+            )
         _train(run, report, resume=resume)
         # Text that was already tokenized does not tell how to tokenize other text.
         used = config.text.tokenization if config.text.tokenizer != "whitespace" else None

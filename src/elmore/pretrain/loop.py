@@ -20,6 +20,7 @@ from elmore.bilm.language_model import LanguageModel
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 from elmore.bilm.model import BiLM, BiLMState
 from elmore.bilm.softmax import Softmax
+from elmore.checkpoint.hash import hash_weights
 from elmore.errors import InputError
 from elmore.prefetch import prefetch
 from elmore.pretrain.config import PretrainConfig, read_config
@@ -91,6 +92,7 @@ class Pretraining:
                 "text or fewer streams."
             )
         self.heldout = heldout if heldout is not None else held_out
+        self.start_hash = hash_weights(start[0].bilm.state_dict()) if start else None
         model, self.vocabulary = start or new_model(config, corpus)
         self.model = model.to(processes.device).train()
         self.optimizer = make_optimizer(
@@ -359,6 +361,7 @@ class Pretraining:
         return {
             **json.loads(json.dumps(asdict(self.config))),
             "run": {"patience": self.config.run.patience},  # the others do not affect the weights
+            "start": self.start_hash,
             "corpus": self.corpus.folder.name,
             "sentences": zlib.crc32(self.sentences.data),
             "heldout": zlib.crc32(json.dumps([list(words) for words in self.heldout]).encode()),
