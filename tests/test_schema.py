@@ -75,3 +75,8 @@ def test_errors_name_the_value_out_of_range(change: dict, message: str) -> None:
     assert Ranges() == Ranges(size=3)
     with pytest.raises(InputError, match=message):
         Ranges(**change)
+
+
+def test_integers_beyond_floats_are_out_of_range() -> None:
+    with pytest.raises(InputError, match="cell_clip must be positive and at most"):
+        from_mapping(BiLMConfig, {"cell_clip": 10**400}, "config.json")

@@ -3,6 +3,7 @@
 import difflib
 import json
 import math
+import sys
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
@@ -89,8 +90,8 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
         inner = [args[0]] * len(value) if args[-1] is Ellipsis else list(args)
         if len(inner) == len(value):
             return tuple(_convert(k, v, where) for k, v in zip(inner, value, strict=True))
-    if kind is float and type(value) in (int, float):
-        return float(value)
+    if kind is float and type(value) is int:
+        return float(value) if abs(value) <= sys.float_info.max else math.inf
     if type(value) is kind:  # not isinstance: a bool is an int, too
         return value
     name = " or ".join(map(repr, args)) if origin is Literal else getattr(kind, "__name__", kind)

@@ -35,6 +35,7 @@ def test_defaults_are_the_sizes_of_the_paper() -> None:
         ({"max_characters": 2}, "max_characters must be from 3 to"),
         ({"activation": "gelu"}, "activation must be relu or tanh, got 'gelu'"),
         ({"cell_clip": -1.0}, "cell_clip must be positive"),
+        ({"projection_clip": 1e308}, "projection_clip must be positive and at most 1,000,000"),
         ({"project_cells": False}, r"cell_dim \(4096\) must equal dim \(512\)"),
         ({"project_filters": False}, r"must sum to dim \(512\), got 2048"),
         ({"vocab_size": 2}, "vocab_size must be from 3 to"),

@@ -211,7 +211,14 @@ def test_run_killed_before_its_first_batch_starts_over(
         assert_rows(path)
 
 
-@pytest.mark.parametrize("record", ["", '{"mod', "[]", "{}", '{"model": "a"}'])
+@pytest.mark.parametrize(
+    "record",
+    [
+        "", '{"mod', "[]", "{}", '{"model": "a"}', '{"id": "x", "settings": 3}',
+        '{"id": "x", "settings": {}, "result": 5}',
+        '{"id": "x", "settings": {}, "result": {"a": 1}}',
+    ],
+)  # fmt: skip
 def test_unreadable_record_of_a_run_is_reported(tmp_path: Path, record: str) -> None:
     path = tmp_path / "v.arrow"
     (tmp_path / "v.arrow.parts").mkdir()

@@ -1,6 +1,5 @@
 """Architecture and sizes of a biLM."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,7 +7,7 @@ from elmore.errors import InputError
 
 Activation = Literal["relu", "tanh"]
 
-_MAX_DIM, _MAX_LAYERS = 2**16, 100
+_MAX_DIM, _MAX_LAYERS, _MAX_CLIP = 2**16, 100, 10**6
 _RANGES = {
     "vocab_size": (3, 10**8),  # with <S>, </S> and <UNK>
     "max_characters": (3, 10_000),  # with two word markers
@@ -94,8 +93,10 @@ class BiLMConfig:
             raise InputError(f"dropout must lie in [0, 1), got {self.dropout}")
         for name in ("cell_clip", "projection_clip"):
             clip = getattr(self, name)
-            if clip is not None and not 0 < clip < math.inf:
-                raise InputError(f"{name} must be positive or None, got {clip}")
+            if clip is not None and not 0 < clip <= _MAX_CLIP:
+                raise InputError(
+                    f"{name} must be positive and at most {_MAX_CLIP:,}, or None, got {clip}"
+                )
         if not self.project_cells and self.cell_dim != self.dim:
             raise InputError(
                 f"without project_cells, cell_dim ({self.cell_dim}) must equal dim ({self.dim})"

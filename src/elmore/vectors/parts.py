@@ -128,7 +128,9 @@ def _read_record(folder: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     record = read_json(path, "the settings of a run")
-    if not {"id", "settings"} <= record.keys():
+    result = record.get("result") or {"file": "", "rows": 0}
+    complete = {"id", "settings"} <= record.keys() and isinstance(record["settings"], dict)
+    if not (complete and isinstance(result, dict) and {"file", "rows"} <= result.keys()):
         raise InputError(
             f"{path} is from another version of elmore. Use the overwrite option to start over."
         )
