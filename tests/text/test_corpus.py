@@ -179,6 +179,27 @@ def test_damaged_corpus_is_rejected(text: Path, tmp_path: Path, name: str) -> No
         encode_corpus([text], tmp_path / "c", workers=1)
 
 
+@pytest.mark.parametrize("name", ["tokens.u32", "starts.i64", "counts.i64", "words.txt"])
+def test_single_flipped_bit_is_detected(text: Path, tmp_path: Path, name: str) -> None:
+    path = encode_corpus([text], tmp_path / "c", workers=1).folder / name
+    flip_bit(path)
+    with pytest.raises(InputError, match=r"is damaged. Delete it"):
+        encode_corpus([text], tmp_path / "c", workers=1)
+
+
+def test_damaged_character_ids_are_written_again(text: Path, tmp_path: Path) -> None:
+    corpus = encode_corpus([text], tmp_path / "c", workers=1)
+    expected = corpus.characters(50).copy()
+    flip_bit(corpus.folder / "characters-50.u16")
+    np.testing.assert_array_equal(corpus.characters(50), expected)
+
+
+def flip_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
 def test_folder_without_corpus_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not an encoded corpus"):
         Corpus(tmp_path)

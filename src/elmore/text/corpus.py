@@ -7,11 +7,13 @@ first V words. Words outside it are still in `words.txt`, because the biLM reads
     starts.i64     offset of each sentence in tokens.u32, then the end of the last sentence
     words.txt      <S> </S> <UNK>, then all words by decreasing frequency
     counts.i64     number of occurrences of each word
+    checksums.txt  CRC-32 of each of these files
 """
 
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -47,10 +49,13 @@ Progress = Callable[[Iterator[Any]], Iterator[Any]]
 
 BOS, EOS = range(2)
 _SPECIAL_WORDS = (BOS_WORD, EOS_WORD, UNK_WORD)
-_FORMAT = 2  # increase when the encoding of a text changes, so that cached corpora are not reused
+_FORMAT = 3  # increase when the encoding of a text changes, so that cached corpora are not reused
 _LINES_PER_CHUNK = 1000
 _WORDS_PER_CHUNK = 1 << 16
 _TOKENS_PER_CHUNK = 1 << 24
+_BYTES_PER_CHUNK = 1 << 24
+_FILES = ("tokens.u32", "starts.i64", "counts.i64", "words.txt")
+_CHECKSUMS = "checksums.txt"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,9 +116,10 @@ class Corpus:
             self.tokens = np.memmap(folder / "tokens.u32", np.uint32, "r")
             self.starts = np.fromfile(folder / "starts.i64", np.int64)
             self.counts = np.fromfile(folder / "counts.i64", np.int64)
+            intact = (folder / _CHECKSUMS).read_text(encoding="utf-8") == _checksums(folder)
         except (OSError, ValueError) as error:
             raise InputError(f"{folder} is not an encoded corpus ({error})") from error
-        if not self.starts.max(initial=0) == self.counts.sum() == len(self.tokens):
+        if not intact:
             raise InputError(f"{folder} is damaged. Delete it, and the text is encoded again.")
 
     @property
@@ -143,12 +149,15 @@ class Corpus:
     def characters(self, width: int) -> Int[np.ndarray, "W C"]:
         """Return the character ids of all words, memory-mapped from a file written on first use."""
         path = self.folder / f"characters-{width}.u16"
-        if not path.exists():
+        checksum = path.with_suffix(".crc32")
+        if not checksum.exists() or checksum.read_text() != _crc32(path):
             words = self.words()
             with atomic_file(path) as temporary, temporary.open("wb") as file:
                 for start in range(0, len(words), _WORDS_PER_CHUNK):
                     ids = encode_words(words[start : start + _WORDS_PER_CHUNK], width)
                     file.write(ids.numpy().astype(np.uint16).data)
+            with atomic_file(checksum) as temporary:
+                temporary.write_text(_crc32(path))
         return np.memmap(path, np.uint16, "r").reshape(-1, width)
 
     def vocabulary(self, *, max_size: int, min_count: int) -> Vocabulary:
@@ -288,6 +297,20 @@ def _write(folder: Path, chunks: Iterable[_Chunk], files: Sequence[Path]) -> Non
     words = list(id_of)
     with (folder / "words.txt").open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"{words[i]}\n" for i in order)
+    (folder / _CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
+
+
+def _checksums(folder: Path) -> str:
+    """Return the checksums of the files of a corpus, one per line."""
+    return "".join(f"{_crc32(folder / name)} {name}\n" for name in _FILES)
+
+
+def _crc32(path: Path) -> str:
+    crc32 = 0
+    with path.open("rb") as file:
+        while data := file.read(_BYTES_PER_CHUNK):
+            crc32 = zlib.crc32(data, crc32)
+    return f"{crc32:08x}"
 
 
 def _renumber(path: Path, order: np.ndarray) -> None:
