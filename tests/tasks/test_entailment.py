@@ -65,7 +65,14 @@ def test_reads_tables_with_a_header(tmp_path: Path, header: str) -> None:
         ('{"gold_label": "neutral"', "line 1: not a JSON object"),
         ('{"sentence1": "a", "sentence2": "b"}', "line 1: no label; expected one of gold_label"),
         ('{"gold_label": "neutral", "sentence1": "a"}', "line 1: no sentence; .*sentence2"),
-        ('{"gold_label": 1, "sentence1": "a", "sentence2": "b"}', "line 1: no label"),
+        (
+            '{"gold_label": 1, "sentence1": "a", "sentence2": "b"}',
+            "line 1: gold_label must be a string, got 1",
+        ),
+        (
+            '{"gold_label": "neutral", "sentence1": "a", "sentence2": 3}',
+            "line 1: sentence2 must be a string, got 3",
+        ),
         (
             "A man sings .\tHe does\tneutral",
             "line 1: expected JSON lines .* or a .* header",
@@ -91,6 +98,8 @@ def test_parses_tab_separated_and_json_lines() -> None:
     for line in ("A man sings.", "A man sings.\t", "a\tb\tc", '{"sentence1": "a"}', "{"):
         with pytest.raises(InputError, match=r"tab and a hypothesis|no sentence|not a JSON"):
             ENTAILMENT.parse(line, MOSES)
+    with pytest.raises(InputError, match=r"^sentence2 must be a string, got 3$"):
+        ENTAILMENT.parse('{"sentence1": "a", "sentence2": 3}', MOSES)
 
 
 @pytest.mark.parametrize(
