@@ -50,6 +50,7 @@ class Tokenization:
             raise InputError(
                 f"unknown tokenizer {self.tokenizer!r}; expected moses, whitespace or spacy"
             )
+        object.__setattr__(self, "language", str(self.language).lower())  # frozen
         if self.language not in _LANGUAGES:  # sacremoses would silently use English rules
             raise InputError(
                 f"unknown language {self.language!r}; expected an ISO 639-1 code such as en, de or "
