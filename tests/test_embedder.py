@@ -444,7 +444,7 @@ def test_embed_rejects_tables(embedder: Embedder, table: object) -> None:
 
 
 def test_sentence_vectors_of_all_layers_are_rejected(embedder: Embedder) -> None:
-    with pytest.raises(InputError, match="top, average or a number"):
+    with pytest.raises(InputError, match="layer must be top, average or a number from 0 to 2"):
         embedder.sentence_vectors([["bank"]], layers="all")
 
 
