@@ -268,7 +268,10 @@ def test_any_text_can_be_embedded(embedder: Embedder, sentences: list) -> None:
     ("sentences", "message"),
     [
         ("He sat", r"expected a list of sentences, got one string \('He sat'\)"),
+        (None, "expected a list of sentences, got NoneType"),
+        (b"He sat", "expected a list of sentences, got bytes"),
         ([["a"], 7], "sentence 1 is int"),
+        ([["a"], b"abc"], "sentence 1 is bytes; expected a list of tokens"),
         ([["a", None]], "sentence 0, token 1 is NoneType"),
     ],
 )

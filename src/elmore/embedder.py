@@ -323,6 +323,8 @@ def _check_iterable(sentences: object) -> None:
             f"expected a list of sentences, got one string ({sentences[:40]!r}). "
             "Put it in a list: elmo.embed([sentence])."
         )
+    if sentences is None or isinstance(sentences, bytes):
+        raise TypeError(f"expected a list of sentences, got {type(sentences).__name__}")
     if isinstance(sentences, Mapping) or hasattr(sentences, "columns"):  # yields names of columns
         raise TypeError(
             f"expected a list of sentences, got a {type(sentences).__name__}. Pass the column "

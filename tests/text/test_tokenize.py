@@ -151,6 +151,12 @@ def test_moses_keeps_all_characters(text: str) -> None:
     assert "".join(elmore.tokenize(text)) == "".join(normalize("NFC", text).split())
 
 
+@pytest.mark.parametrize("text", [["a b"], None, b"a b"])
+def test_text_that_is_not_a_string_is_rejected(text) -> None:
+    with pytest.raises(TypeError, match=f"expected one string, got {type(text).__name__}"):
+        elmore.tokenize(text)
+
+
 def test_unknown_tokenizer_is_rejected() -> None:
     with pytest.raises(InputError, match="unknown tokenizer 'mosses'; expected moses"):
         elmore.tokenize("a", "mosses")  # type: ignore[arg-type]

@@ -108,6 +108,11 @@ def tokenize(text: str, tokenizer: TokenizerName = "moses", language: str = "en"
         InputError: If the tokenizer or the language is unknown, or does not support the other.
         MissingExtraError: If spaCy is not installed.
     """
+    if not isinstance(text, str):
+        raise TypeError(
+            f"expected one string, got {type(text).__name__}. For several texts, call tokenize for "
+            "each of them."
+        )
     return get_tokenizer(tokenizer, language)(text)
 
 
