@@ -621,6 +621,30 @@ def test_another_bilm_of_the_same_shape_is_refused(
     assert run("evaluate", folder, conll, "-m", other_model).code == 0
 
 
+def test_error_for_a_moved_bilm_asks_for_its_new_path(
+    run, conll: Path, model: Path, tmp_path: Path
+) -> None:
+    old, new, folder = tmp_path / "old", tmp_path / "new", tmp_path / "run"
+    shutil.copytree(model, old)
+    train(folder, conll, [*SMALL, f"elmo.model={old}", "training.epochs=1"])
+    old.rename(new)
+    message = f"run needs the biLM that it was trained with, {old}, which does not exist"
+    with pytest.raises(InputError, match=f"{message}.*pass its new path"):
+        load_task(folder, device="cpu")
+    assert_rejected(run("predict", folder, conll), message)
+    assert run("predict", folder, conll, "-m", new).code == 0
+
+
+def test_error_for_a_trained_task_as_a_model_says_how_to_use_it(
+    run, conll: Path, trained: TrainedTask
+) -> None:
+    message = "ner is a trained task, not a biLM; use it with `elmore predict` or"
+    with pytest.raises(InputError, match=f"{message} `elmore.tasks.load`"):
+        elmore.load("ner")
+    assert_rejected(run("info", "ner"), message)
+    assert_rejected(run("embed", conll, "-o", "x.npz", "-m", "ner"), message)
+
+
 def test_resumed_run_needs_the_same_bilm(
     conll: Path, model: Path, other_model: Path, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 
 from elmore.atomic import atomic_file
 from elmore.checkpoint.directory import save_tensors
+from elmore.checkpoint.pretrained import find_model
 from elmore.embedder import Embedder, find_device
 from elmore.embedder import load as load_embedder
 from elmore.errors import InputError
@@ -242,6 +243,11 @@ def load(
         raise InputError(f"{folder / WEIGHTS} is missing or damaged ({error})") from error
     finetuned = str(folder / FOLDER) if config.elmo.finetune else None
     bilm = bilm or finetuned
+    if config.elmo.place != "none" and not bilm and not find_model(config.elmo.model).exists():
+        raise InputError(
+            f"{folder} needs the biLM that it was trained with, {config.elmo.model}, which does "
+            "not exist; if the biLM has moved, pass its new path"
+        )
     embedder = load_bilm(config.elmo, device, bilm)
     expected = facts.get("bilm")  # not in tasks of older versions
     if embedder and expected and embedder.weights_hash != expected:
