@@ -645,6 +645,20 @@ def test_error_for_a_trained_task_as_a_model_says_how_to_use_it(
     assert_rejected(run("embed", conll, "-o", "x.npz", "-m", "ner"), message)
 
 
+def test_errors_for_arguments_of_the_wrong_type_say_what_is_expected(
+    trained: TrainedTask,
+) -> None:
+    for texts, name in ((["Ada left."], "list"), (None, "NoneType")):
+        with pytest.raises(TypeError, match=rf"got {name}\. .*use task\.predict\(texts\)"):
+            trained(texts)
+    with pytest.raises(TypeError, match=r"example 1 is list; expected a string"):
+        trained.predict(["Ada left.", ["Ada", "lived."]])
+    # The call that the message recommends.
+    example = trained.parse("Ada lived.", trained.tokenizer("whitespace"))
+    assert example.tokens == ["Ada", "lived."]
+    assert len(trained.predict([example])) == 1
+
+
 def test_resumed_run_needs_the_same_bilm(
     conll: Path, model: Path, other_model: Path, tmp_path: Path
 ) -> None:

@@ -84,7 +84,15 @@ class TrainedTask(NamedTuple):
                 f"expected a list of examples, got one string ({examples[:40]!r}). Put it in a "
                 "list, or call the task itself: task(text)."
             )
-        parsed = [self.parse(e) if isinstance(e, str) else e for e in examples]
+        parsed = []
+        for i, example in enumerate(examples):
+            if isinstance(example, list | dict | bytes | None):
+                raise TypeError(
+                    f"example {i} is {type(example).__name__}; expected a string, or an example as "
+                    "returned by `read` or `parse`. Parse a list of tokens first: "
+                    'task.parse(" ".join(tokens), task.tokenizer("whitespace")).'
+                )
+            parsed.append(self.parse(example) if isinstance(example, str) else example)
         return predict(self.task, self.model, parsed, self.encode, self.labels)
 
     def outcomes(
@@ -123,6 +131,11 @@ class TrainedTask(NamedTuple):
         Raises:
             InputError: If the line is blank or does not have the expected format.
         """
+        if not isinstance(line, str):
+            raise TypeError(
+                f"expected one string, got {type(line).__name__}. For several texts, use "
+                "task.predict(texts)."
+            )
         if not line.strip():
             raise InputError("expected text, got an empty line")
         example = self.task.parse(line, tokenize or self.tokenizer())
