@@ -42,7 +42,7 @@ def test_moses_conventions_without_escapes(text: str, tokens: list[str]) -> None
     assert elmore.tokenize(text) == tokens
 
 
-@pytest.mark.parametrize("language", ["english", "EN", "e", "", "de-DE", "xx", "kor"])
+@pytest.mark.parametrize("language", ["english", "e", "", "de-DE", "xx", "kor"])
 @pytest.mark.parametrize("tokenizer", ["moses", "whitespace", "spacy"])
 def test_unknown_language_is_rejected(tokenizer, language: str) -> None:
     with pytest.raises(InputError, match=f"unknown language '{language}'.*such as en, de or ko"):
