@@ -268,7 +268,10 @@ def test_any_text_can_be_embedded(embedder: Embedder, sentences: list) -> None:
     ("sentences", "message"),
     [
         ("He sat", r"expected a list of sentences, got one string \('He sat'\)"),
+        (None, "expected a list of sentences, got NoneType"),
+        (b"He sat", "expected a list of sentences, got bytes"),
         ([["a"], 7], "sentence 1 is int"),
+        ([["a"], b"abc"], "sentence 1 is bytes; expected a list of tokens"),
         ([["a", None]], "sentence 0, token 1 is NoneType"),
     ],
 )
@@ -444,7 +447,7 @@ def test_embed_rejects_tables(embedder: Embedder, table: object) -> None:
 
 
 def test_sentence_vectors_of_all_layers_are_rejected(embedder: Embedder) -> None:
-    with pytest.raises(InputError, match="top, average or a number"):
+    with pytest.raises(InputError, match="layer must be top, average or a number from 0 to 2"):
         embedder.sentence_vectors([["bank"]], layers="all")
 
 

@@ -239,8 +239,7 @@ class Embedder:
         """Return one vector per sentence: the mean or the maximum over its words."""
         if pool not in ("mean", "max"):
             raise InputError(f"pool must be mean or max, got {pool!r}")
-        if str(layers) == "all":
-            raise InputError("a sentence vector has one layer: choose top, average or a number")
+        check_layer(layers, self.num_layers)
         reduce = np.mean if pool == "mean" else np.max
         vectors = np.zeros((0, self.dim), dtype=np.float32)
         rows = [
@@ -324,6 +323,8 @@ def _check_iterable(sentences: object) -> None:
             f"expected a list of sentences, got one string ({sentences[:40]!r}). "
             "Put it in a list: elmo.embed([sentence])."
         )
+    if sentences is None or isinstance(sentences, bytes):
+        raise TypeError(f"expected a list of sentences, got {type(sentences).__name__}")
     if isinstance(sentences, Mapping) or hasattr(sentences, "columns"):  # yields names of columns
         raise TypeError(
             f"expected a list of sentences, got a {type(sentences).__name__}. Pass the column "
@@ -338,6 +339,14 @@ def check_layers(layers: Layers, num_layers: int) -> None:
         raise InputError(
             f"layers must be all, top, average or a number from 0 to {num_layers - 1}, "
             f"got {layers!r}"
+        )
+
+
+def check_layer(layer: Layers, num_layers: int) -> None:
+    """Raise `InputError` unless `layer` gives one vector per word, which `all` does not."""
+    if layer not in ("top", "average", *range(num_layers)) or isinstance(layer, bool):
+        raise InputError(
+            f"layer must be top, average or a number from 0 to {num_layers - 1}, got {layer!r}"
         )
 
 

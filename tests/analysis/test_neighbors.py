@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from elmore.analysis.neighbors import Occurrence, nearest_neighbors, parse_query
+from elmore.bilm.model import BiLM
 from elmore.embedder import Embedder
 from elmore.errors import InputError
 
@@ -77,6 +78,24 @@ def test_excerpts_are_aligned_and_contain_whole_words(text: str, excerpt: str) -
 def test_invalid_query_is_rejected(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         parse_query(text)
+
+
+def test_query_strings_are_tokenized_like_the_text_of_the_embedder(bilm: BiLM) -> None:
+    """Oracle: a query tokenized for Korean, which keeps Hangul words whole."""
+    korean = Embedder(bilm, device="cpu", language="ko")
+    query = Occurrence(["서울에", "산다", "."], 0)
+    expected = nearest_neighbors(korean, [query], CORPUS)
+    assert nearest_neighbors(korean, ["[서울에] 산다."], CORPUS) == expected
+    with pytest.raises(
+        TypeError, match=r"expected a list of queries, got one string \('a \[b\]'\)"
+    ):
+        nearest_neighbors(korean, "a [b]", CORPUS)
+
+
+@pytest.mark.parametrize("layer", ["all", "last", 3, -1, True])
+def test_invalid_layers_are_rejected(embedder: Embedder, layer) -> None:
+    with pytest.raises(InputError, match=r"^layer must be top, average or a number from 0 to 2"):
+        nearest_neighbors(embedder, QUERIES, CORPUS, layer=layer)
 
 
 def test_k_must_be_positive(embedder: Embedder) -> None:

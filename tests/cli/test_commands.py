@@ -374,6 +374,10 @@ def test_neighbors_rejects_invalid_input(run, folder: Path) -> None:
     assert_rejected(
         run("neighbors", "a [b] c", *args, "text.txt", "-k", "0"), "k must be at least 1"
     )
+    assert_rejected(
+        run("neighbors", "a [b] c", *args, "text.txt", "--layer", "9"),
+        "layer must be top, average or a number from 0 to 2, got 9",
+    )
 
 
 def test_closed_pipe_is_not_an_error(folder: Path) -> None:

@@ -79,6 +79,15 @@ def test_model_without_a_recorded_language_is_english(run, korean: Path) -> None
     assert elmore.load(korean, language="ko").language == "ko"
 
 
+def test_language_codes_may_be_upper_case(run, korean: Path) -> None:
+    assert elmore.load(korean, language="KO").language == "ko"  # no warning: the same language
+    upper = ("pretrain", "ko.txt", "-o", "upper", "--size", "tiny", "--language", "KO", *COMMON)
+    result = run(*upper, "--heldout", "new.txt")
+    assert result.code == 0, result.err
+    recorded = json.loads(Path("upper/config.json").read_text())["text"]
+    assert recorded == {"tokenizer": "moses", "language": "ko"}
+
+
 def test_unknown_languages_are_rejected(run, korean: Path) -> None:
     for command in (
         ("pretrain", "ko.txt", "-o", "x"), ("finetune", "ko", "ko.txt", "-o", "x"),

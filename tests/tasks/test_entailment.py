@@ -1,6 +1,7 @@
 """Entailment. Oracles: handwritten pairs, ESIM in NumPy, a tiny learnable dataset."""
 
 import json
+from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from elmore.bilm.model import BiLM
+from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.tasks import get_task, load_task, read_task_config, train_task
 from elmore.tasks.config import ElmoConfig, WordsConfig
@@ -17,6 +20,8 @@ from elmore.tasks.entailment.model import ESIM, EntailmentBatch, balanced_weight
 from elmore.tasks.vectors import WordVectors
 from elmore.tasks.words import WordEncoder, WordIndex, Words
 from elmore.text.tokenize import get_tokenizer
+from elmore.training.interruption import InterruptedRunError
+from tests.tasks.test_ner import interrupt_at
 
 MOSES = get_tokenizer()
 ENTAILMENT = get_task("entailment")
@@ -60,7 +65,14 @@ def test_reads_tables_with_a_header(tmp_path: Path, header: str) -> None:
         ('{"gold_label": "neutral"', "line 1: not a JSON object"),
         ('{"sentence1": "a", "sentence2": "b"}', "line 1: no label; expected one of gold_label"),
         ('{"gold_label": "neutral", "sentence1": "a"}', "line 1: no sentence; .*sentence2"),
-        ('{"gold_label": 1, "sentence1": "a", "sentence2": "b"}', "line 1: no label"),
+        (
+            '{"gold_label": 1, "sentence1": "a", "sentence2": "b"}',
+            "line 1: gold_label must be a string, got 1",
+        ),
+        (
+            '{"gold_label": "neutral", "sentence1": "a", "sentence2": 3}',
+            "line 1: sentence2 must be a string, got 3",
+        ),
         (
             "A man sings .\tHe does\tneutral",
             "line 1: expected JSON lines .* or a .* header",
@@ -86,6 +98,8 @@ def test_parses_tab_separated_and_json_lines() -> None:
     for line in ("A man sings.", "A man sings.\t", "a\tb\tc", '{"sentence1": "a"}', "{"):
         with pytest.raises(InputError, match=r"tab and a hypothesis|no sentence|not a JSON"):
             ENTAILMENT.parse(line, MOSES)
+    with pytest.raises(InputError, match=r"^sentence2 must be a string, got 3$"):
+        ENTAILMENT.parse('{"sentence1": "a", "sentence2": 3}', MOSES)
 
 
 @pytest.mark.parametrize(
@@ -278,6 +292,43 @@ def test_predict_uses_the_tokenizer_of_training(
     pairs = tmp_path / "pairs.txt"
     pairs.write_text("It rains.\tIt pours.\n")
     assert json.loads(run("predict", folder, pairs).out)["premise"] == premise
+
+
+@pytest.mark.parametrize(
+    ("changes", "premise"),
+    [
+        ([], ["서울에", "간다", "."]),
+        (["data.language=en"], ["서", "울", "에", "간", "다", "."]),
+    ],
+)
+def test_sentences_are_tokenized_in_the_language_of_the_bilm(
+    tmp_path: Path, bilm: BiLM, changes: list[str], premise: list[str]
+) -> None:
+    """Oracle: the rules of Moses, which split Hangul words for English but not for Korean."""
+    Embedder(bilm, device="cpu", language="ko").save(tmp_path / "ko")
+    pairs = tmp_path / "pairs.tsv"
+    rows = [f"서울에 간다.\t집에 간다.\t{label}" for label in ("neutral", "contradiction")]
+    pairs.write_text("\n".join(["sentence1\tsentence2\tgold_label", *rows]), encoding="utf-8")
+    settings = [*TINY, f"elmo.model={tmp_path / 'ko'}", "training.epochs=2", *changes]
+    config = read_task_config("entailment", None, settings)
+    for resume, expectation in (
+        (False, pytest.raises(InterruptedRunError)),
+        (True, nullcontext()),
+    ):
+        with expectation:
+            train_task(
+                "entailment",
+                tmp_path / "run",
+                train=pairs,
+                dev=pairs,
+                config=config,
+                device="cpu",
+                resume=resume,
+                report=(lambda _: None) if resume else interrupt_at(1),
+            )
+    trained = load_task(tmp_path / "run", device="cpu")
+    assert [example.premise for example in trained.read(pairs)] == [premise, premise]
+    assert trained("서울에 간다.\t집에 간다.")["premise"] == premise
 
 
 def test_sick_has_the_published_counts(tasks: Path) -> None:

@@ -621,6 +621,44 @@ def test_another_bilm_of_the_same_shape_is_refused(
     assert run("evaluate", folder, conll, "-m", other_model).code == 0
 
 
+def test_error_for_a_moved_bilm_asks_for_its_new_path(
+    run, conll: Path, model: Path, tmp_path: Path
+) -> None:
+    old, new, folder = tmp_path / "old", tmp_path / "new", tmp_path / "run"
+    shutil.copytree(model, old)
+    train(folder, conll, [*SMALL, f"elmo.model={old}", "training.epochs=1"])
+    old.rename(new)
+    message = f"run needs the biLM that it was trained with, {old}, which does not exist"
+    with pytest.raises(InputError, match=f"{message}.*pass its new path"):
+        load_task(folder, device="cpu")
+    assert_rejected(run("predict", folder, conll), message)
+    assert run("predict", folder, conll, "-m", new).code == 0
+
+
+def test_error_for_a_trained_task_as_a_model_says_how_to_use_it(
+    run, conll: Path, trained: TrainedTask
+) -> None:
+    message = "ner is a trained task, not a biLM; use it with `elmore predict` or"
+    with pytest.raises(InputError, match=f"{message} `elmore.tasks.load`"):
+        elmore.load("ner")
+    assert_rejected(run("info", "ner"), message)
+    assert_rejected(run("embed", conll, "-o", "x.npz", "-m", "ner"), message)
+
+
+def test_errors_for_arguments_of_the_wrong_type_say_what_is_expected(
+    trained: TrainedTask,
+) -> None:
+    for texts, name in ((["Ada left."], "list"), (None, "NoneType")):
+        with pytest.raises(TypeError, match=rf"got {name}\. .*use task\.predict\(texts\)"):
+            trained(texts)
+    with pytest.raises(TypeError, match=r"example 1 is list; expected a string"):
+        trained.predict(["Ada left.", ["Ada", "lived."]])
+    # The call that the message recommends.
+    example = trained.parse("Ada lived.", trained.tokenizer("whitespace"))
+    assert example.tokens == ["Ada", "lived."]
+    assert len(trained.predict([example])) == 1
+
+
 def test_resumed_run_needs_the_same_bilm(
     conll: Path, model: Path, other_model: Path, tmp_path: Path
 ) -> None:

@@ -219,6 +219,11 @@ def test_invalid_arguments_are_rejected_before_the_model_is_loaded(
 
 
 @pytest.mark.usefixtures("no_loading")
+def test_error_for_sentences_says_how_to_embed_them(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"path of a text file, got list\. .*embed\(sentences\)"):
+        elmore.embed_file(["A bank."], tmp_path / "x.npz")
+
+
 def test_missing_text_file_is_rejected_before_the_model_is_loaded(text: str) -> None:
     with pytest.raises(FileNotFoundError, match=r"missing\.txt"):
         elmore.embed_file("missing.txt", "v.parquet")

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from elmore.embedder import Embedder
+from elmore.embedder import Embedder, check_layer
 from elmore.errors import InputError
 from elmore.text.tokenize import TokenizerName, get_tokenizer, tokenize_marked
 
@@ -68,7 +68,7 @@ def parse_query(
 
 def nearest_neighbors(
     embedder: Embedder,
-    queries: Sequence[Occurrence],
+    queries: Sequence[Occurrence | str],
     corpus: Iterable[str | Sequence[str]],
     *,
     k: int = 5,
@@ -76,19 +76,27 @@ def nearest_neighbors(
 ) -> list[list[Neighbor]]:
     """Return the k words of the corpus that are most similar to each query, best first.
 
-    The corpus is read once and may be larger than memory. Sentences equal to the query's own
-    sentence are skipped.
+    A query is a word in context, or a sentence with that word in brackets, which is tokenized like
+    the text of the embedder. The corpus is read once and may be larger than memory. Sentences equal
+    to the query's own sentence are skipped.
     """
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
+    check_layer(layer, embedder.num_layers)
+    if isinstance(queries, str):
+        raise TypeError(f"expected a list of queries, got one string ({queries[:40]!r})")
     if not queries:
         return []
-    sentences = embedder.embed([query.tokens for query in queries], layers=layer)
-    targets = unit(np.stack([s[q.position] for s, q in zip(sentences, queries, strict=True)]))
+    occurrences = [
+        parse_query(q, embedder.tokenizer, embedder.language) if isinstance(q, str) else q
+        for q in queries
+    ]
+    sentences = embedder.embed([query.tokens for query in occurrences], layers=layer)
+    targets = unit(np.stack([s[q.position] for s, q in zip(sentences, occurrences, strict=True)]))
     best: list[list[Neighbor]] = [[] for _ in queries]
     for line, (tokens, vectors) in enumerate(embedder.stream(corpus, layers=layer)):
         similarities = targets @ unit(vectors).T  # (Q, W)
-        for query, row, nearest in zip(queries, similarities, best, strict=True):
+        for query, row, nearest in zip(occurrences, similarities, best, strict=True):
             if tokens == query.tokens:
                 continue
             threshold = nearest[-1].similarity if len(nearest) == k else -np.inf

@@ -33,6 +33,7 @@ SHIPPED = Path(elmore.__file__).with_name("models")
 DEFAULT_MODEL = "en"
 CARD = "README.md"
 
+_TASK = "task.json"  # in the folder of a trained task, which has no config.json
 _WEIGHTS = (".hdf5", ".h5")
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 _ARCHIVE_ERRORS = (
@@ -192,6 +193,11 @@ def _find_weights(path: Path) -> Path:
         if models:
             names = ", ".join(str(model.relative_to(path)) for model in models[:5])
             raise InputError(f"{path} contains several models ({names}); pass the path of one")
+    if (path / _TASK).is_file():
+        raise InputError(
+            f"{path} is a trained task, not a biLM; use it with `elmore predict` or "
+            "`elmore.tasks.load`"
+        )
     raise InputError(
         f"{path} contains no model; expected {CONFIG} with model.safetensors, or HDF5 weights with "
         "options.json"

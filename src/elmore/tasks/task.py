@@ -63,6 +63,13 @@ class Task(ABC, Generic[Example, Batch, Prediction]):
         """Return the tokenization of raw text in the settings, or None for that of the biLM."""
         return None
 
+    def with_bilm_language(self, config: Any, of_bilm: Tokenization | None) -> Any:
+        """Return the settings for training; a language that is not set becomes the biLM's.
+
+        By default, the settings do not change. A task whose `read` tokenizes text overrides this.
+        """
+        return config
+
     @abstractmethod
     def texts(self, example: Example) -> Sequence[Sentence]:
         """Return the tokenized sentences of an example."""

@@ -138,12 +138,13 @@ def _run(
     progress: bool,
     report: Report,
 ) -> dict[str, Any]:
-    if resume:
-        saved = read_settings(type(config), folder.settings)
-        folder.require_settings(_relevant(saved), _relevant(config))
     # Everything that can fail because of the input comes before the folder is created.
     torch_device = find_device(device)
     embedder = load_bilm(config.elmo, device)
+    config = task.with_bilm_language(config, embedder.tokenization if embedder else None)
+    if resume:
+        saved = read_settings(type(config), folder.settings)
+        folder.require_settings(_relevant(saved), _relevant(config))
     data = files.identity(config.words) | {"bilm": embedder.weights_hash if embedder else None}
     if resume:
         _check_data(folder, data)

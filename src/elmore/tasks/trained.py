@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 
 from elmore.atomic import atomic_file
 from elmore.checkpoint.directory import save_tensors
+from elmore.checkpoint.pretrained import find_model
 from elmore.embedder import Embedder, find_device
 from elmore.embedder import load as load_embedder
 from elmore.errors import InputError
@@ -83,7 +84,15 @@ class TrainedTask(NamedTuple):
                 f"expected a list of examples, got one string ({examples[:40]!r}). Put it in a "
                 "list, or call the task itself: task(text)."
             )
-        parsed = [self.parse(e) if isinstance(e, str) else e for e in examples]
+        parsed = []
+        for i, example in enumerate(examples):
+            if isinstance(example, list | dict | bytes | None):
+                raise TypeError(
+                    f"example {i} is {type(example).__name__}; expected a string, or an example as "
+                    "returned by `read` or `parse`. Parse a list of tokens first: "
+                    'task.parse(" ".join(tokens), task.tokenizer("whitespace")).'
+                )
+            parsed.append(self.parse(example) if isinstance(example, str) else example)
         return predict(self.task, self.model, parsed, self.encode, self.labels)
 
     def outcomes(
@@ -122,6 +131,11 @@ class TrainedTask(NamedTuple):
         Raises:
             InputError: If the line is blank or does not have the expected format.
         """
+        if not isinstance(line, str):
+            raise TypeError(
+                f"expected one string, got {type(line).__name__}. For several texts, use "
+                "task.predict(texts)."
+            )
         if not line.strip():
             raise InputError("expected text, got an empty line")
         example = self.task.parse(line, tokenize or self.tokenizer())
@@ -242,6 +256,11 @@ def load(
         raise InputError(f"{folder / WEIGHTS} is missing or damaged ({error})") from error
     finetuned = str(folder / FOLDER) if config.elmo.finetune else None
     bilm = bilm or finetuned
+    if config.elmo.place != "none" and not bilm and not find_model(config.elmo.model).exists():
+        raise InputError(
+            f"{folder} needs the biLM that it was trained with, {config.elmo.model}, which does "
+            "not exist; if the biLM has moved, pass its new path"
+        )
     embedder = load_bilm(config.elmo, device, bilm)
     expected = facts.get("bilm")  # not in tasks of older versions
     if embedder and expected and embedder.weights_hash != expected:

@@ -63,7 +63,7 @@ def check_sentence(words: Sentence, index: int) -> Sentence:
             f"sentence {index} is a string ({words[:40]!r}); expected a list of tokens. "
             "Tokenize it first, for example with elmore.tokenize(sentence)."
         )
-    if not isinstance(words, Sequence):
+    if not isinstance(words, Sequence) or isinstance(words, bytes):
         raise TypeError(
             f"sentence {index} is {type(words).__name__}; expected a list of tokens such as "
             '["He", "sat", "by", "the", "bank"].'

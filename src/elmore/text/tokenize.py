@@ -50,11 +50,13 @@ class Tokenization:
             raise InputError(
                 f"unknown tokenizer {self.tokenizer!r}; expected moses, whitespace or spacy"
             )
-        if self.language not in _LANGUAGES:  # sacremoses would silently use English rules
+        language = str(self.language).lower()
+        if language not in _LANGUAGES:  # sacremoses would silently use English rules
             raise InputError(
                 f"unknown language {self.language!r}; expected an ISO 639-1 code such as en, de or "
                 "ko. For a language without one, use the code of one with similar punctuation."
             )
+        object.__setattr__(self, "language", language)  # the dataclass is frozen
         if self.tokenizer == "moses" and self.language in _WITHOUT_SPACES:
             raise InputError(
                 f"Moses splits text at spaces, which {self.language!r} does not write between "
@@ -107,6 +109,11 @@ def tokenize(text: str, tokenizer: TokenizerName = "moses", language: str = "en"
         InputError: If the tokenizer or the language is unknown, or does not support the other.
         MissingExtraError: If spaCy is not installed.
     """
+    if not isinstance(text, str):
+        raise TypeError(
+            f"expected one string, got {type(text).__name__}. For several texts, call tokenize for "
+            "each of them."
+        )
     return get_tokenizer(tokenizer, language)(text)
 
 

@@ -5,6 +5,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,6 +63,11 @@ def embed_file(
             like `tqdm.tqdm`.
         load_options: The other arguments of `load`, such as `tokenizer` and `device`.
     """
+    if not isinstance(text, str | PathLike):
+        raise TypeError(
+            f"expected the path of a text file, got {type(text).__name__}. To embed sentences, use "
+            "elmore.load().embed(sentences)."
+        )
     text, output = Path(text), Path(output)
     settings: dict[str, Any] = {
         "elmore_version": elmore.__version__,

@@ -5,7 +5,7 @@ from typing import Literal
 
 from elmore.schema import check_ranges
 from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
-from elmore.text.tokenize import Tokenization, TokenizerName
+from elmore.text.tokenize import TokenizerName, choose_tokenization
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -15,14 +15,15 @@ class PairsConfig:
     tokenizer: TokenizerName = "moses"
     """Tokenizer of sentences that come without a parse; `whitespace` if they are tokenized."""
 
-    language: str = "en"
-    """ISO 639-1 code of the sentences; selects the rules of the tokenizer."""
+    language: str | None = None
+    """ISO 639-1 code of the sentences; selects the rules of the tokenizer. By default, that of the
+    biLM's training text, or `en` if it is not known."""
 
     class_weights: Literal["none", "balanced"] = "none"
     """`balanced` weights the loss by inverse class frequency."""
 
     def __post_init__(self) -> None:
-        Tokenization(self.tokenizer, self.language)  # rejects unknown languages
+        choose_tokenization(None, self.tokenizer, self.language)  # rejects unknown languages
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -36,15 +36,12 @@ def read_pairs(path: Path, tokenize: Tokenizer) -> list[EntailmentExample]:
     """
     examples = []
     for number, row in _read_rows(path):
-        label = _first(row, _LABELS)
-        if label is None:
-            raise InputError(
-                f"{path}, line {number}: no label; expected one of {', '.join(_LABELS)}"
-            )
-        if label == _NO_LABEL:
-            continue
         try:
-            examples.append(parse_pair(row, tokenize)._replace(label=label.lower()))
+            label = _first(row, _LABELS)
+            if label is None:
+                raise InputError(f"no label; expected one of {', '.join(_LABELS)}")
+            if label != _NO_LABEL:
+                examples.append(parse_pair(row, tokenize)._replace(label=label.lower()))
         except InputError as error:
             raise InputError(f"{path}, line {number}: {error}") from error
     return examples
@@ -67,8 +64,13 @@ def _tokens(row: Mapping[str, Any], names: tuple[str, ...], tokenize: Tokenizer)
 
 
 def _first(row: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
-    """Return the first of several columns that is there."""
-    return next((row[name] for name in names if isinstance(row.get(name), str)), None)
+    """Return the first of several columns that is there; raise if it is not a string."""
+    name = next((name for name in names if row.get(name) is not None), None)
+    if name is None:
+        return None
+    if not isinstance(row[name], str):
+        raise InputError(f"{name} must be a string, got {row[name]!r:.40}")
+    return row[name]
 
 
 def _read_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:

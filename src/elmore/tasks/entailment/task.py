@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from elmore.tasks.entailment.model import ESIM, EntailmentBatch, balanced_weight
 from elmore.tasks.task import Labels, Task
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
-from elmore.text.tokenize import Tokenization, Tokenizer, get_tokenizer
+from elmore.text.tokenize import Tokenization, Tokenizer, choose_tokenization, get_tokenizer
 
 
 class Entailment(Task[EntailmentExample, EntailmentBatch, ClassProbabilities]):
@@ -41,7 +42,14 @@ class Entailment(Task[EntailmentExample, EntailmentBatch, ClassProbabilities]):
 
     def tokenization(self, config: EntailmentConfig) -> Tokenization:
         """Return the tokenization of the training sentences."""
-        return Tokenization(config.data.tokenizer, config.data.language)
+        return choose_tokenization(None, config.data.tokenizer, config.data.language)
+
+    def with_bilm_language(
+        self, config: EntailmentConfig, of_bilm: Tokenization | None
+    ) -> EntailmentConfig:
+        """Fill in the language of the sentences."""
+        language = config.data.language or (of_bilm or Tokenization()).language
+        return replace(config, data=replace(config.data, language=language))
 
     def texts(self, example: EntailmentExample) -> Sequence[Sentence]:
         """Return both sentences."""
