@@ -94,6 +94,7 @@ PUNCTUATED_TEXT = st.text(
 def test_moses_equals_sacremoses_except_for_marks_and_control_characters(text: str) -> None:
     text = normalize("NFC", text)
     assume(not any(category(char)[0] in "MC" for char in text))
+    assume("MULTI" not in text)  # sacremoses replaces its own placeholder, elmore keeps it
     assert elmore.tokenize(text) == SACREMOSES.tokenize(text, escape=False)
 
 
