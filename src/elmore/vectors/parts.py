@@ -10,14 +10,16 @@ these parts are converted to the output; an .arrow output of an uninterrupted ru
 import json
 import os
 import secrets
+import signal
+import threading
 import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -286,6 +288,30 @@ def _batches(
         yield to_batch(batch, form), text_crc32
 
 
+@contextmanager
+def _deferred_signals() -> Iterator[None]:
+    """Handle signals after the block.
+
+    A handler that raises, as that of Ctrl-C, can interrupt the code of a lock between taking it and
+    entering its block. The lock is then never released, and the threads that need it hang.
+    """
+    received: list[tuple[int, FrameType | None]] = []
+    handlers: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            if callable(signal.getsignal(number)) and number not in handlers:
+                handlers[number] = signal.signal(
+                    number, lambda number, frame: received.append((number, frame))
+                )
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    for number, frame in received:
+        handlers[number](number, frame)
+
+
 class _BackgroundWriter:
     """Appends record batches to an Arrow file in a thread, while more are computed."""
 
@@ -307,26 +333,28 @@ class _BackgroundWriter:
         trace: TracebackType | None,
     ) -> None:
         """Write what is queued, after an error of the caller too, and finish the file."""
-        try:
-            while self._queue:
-                self._wait()
-        finally:
-            self._thread.shutdown()
-            self._checksum_thread.shutdown()
-            if not self._damaged:
-                self._writer.close()
-            self._file.close()
+        with _deferred_signals():
+            try:
+                while self._queue:
+                    self._wait()
+            finally:
+                self._thread.shutdown()
+                self._checksum_thread.shutdown()
+                if not self._damaged:
+                    self._writer.close()
+                self._file.close()
 
     def write(self, batch: pa.RecordBatch, metadata: dict[str, str]) -> None:
         """Add a batch to the queue; wait while the queue is full. Its checksum is added to it."""
-        while self._queue and (
-            self._queue[0][1].done() or self._queued_bytes + batch.nbytes > QUEUE_BYTES
-        ):
-            self._wait()
-        crc32 = self._checksum_thread.submit(_crc32, batch, metadata)
-        written = self._thread.submit(self._append, batch, crc32, metadata)
-        self._queue.append((batch.nbytes, written))
-        self._queued_bytes += batch.nbytes
+        with _deferred_signals():
+            while self._queue and (
+                self._queue[0][1].done() or self._queued_bytes + batch.nbytes > QUEUE_BYTES
+            ):
+                self._wait()
+            crc32 = self._checksum_thread.submit(_crc32, batch, metadata)
+            written = self._thread.submit(self._append, batch, crc32, metadata)
+            self._queue.append((batch.nbytes, written))
+            self._queued_bytes += batch.nbytes
 
     def _wait(self) -> None:
         size, written = self._queue.popleft()
