@@ -315,7 +315,7 @@ def test_interruption_of_the_bilm_pass_is_reported(
 
     def interrupt(*args: object) -> Iterator[object]:
         yield next(fill(*args))
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
 
     data = ("--train", conll, "--dev", conll, "-o", tmp_path / "run", "-m", model)
     command = ("train", "ner", *data, "--set", "training.epochs=1")
