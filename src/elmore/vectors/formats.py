@@ -4,7 +4,6 @@ A writer takes record batches one at a time, and its memory does not grow with t
 """
 
 import json
-import pickle
 import shutil
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
@@ -153,12 +152,18 @@ def _add_array(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
 class _Members:
     """The list from which `ZipFile` writes the directory of an archive, kept in a file."""
 
+    _FIELDS = (
+        "filename", "date_time", "file_size", "compress_size", "header_offset", "CRC", "flag_bits",
+        "external_attr", "create_version", "extract_version",
+    )  # fmt: skip
+
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._count = 0
 
     def append(self, member: zipfile.ZipInfo) -> None:
-        pickle.dump(member, self._file)
+        values = {name: getattr(member, name) for name in self._FIELDS}
+        self._file.write(json.dumps(values).encode() + b"\n")
         self._count += 1
 
     def __len__(self) -> int:
@@ -166,8 +171,11 @@ class _Members:
 
     def __iter__(self) -> Iterator[zipfile.ZipInfo]:
         self._file.seek(0)
-        for _ in range(self._count):
-            yield pickle.load(self._file)  # noqa: S301 (written by `append`)
+        for line in self._file:
+            member = zipfile.ZipInfo()
+            for name, value in json.loads(line).items():
+                setattr(member, name, value)
+            yield member
 
 
 FORMATS: dict[str, WriteBatches] = {
