@@ -289,7 +289,7 @@ class Embedder:
         self._runner.engine.free()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy is made of: packed weights and CUDA graphs can't be pickled."""
+        """Leave out the engine: packed weights and CUDA graphs cannot be pickled."""
         return {**self.__dict__, "_source": self.bilm, "_runner": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -182,7 +182,7 @@ class Elmo(nn.Module):
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy is made of: packed weights and CUDA graphs can't be pickled."""
+        """Leave out the engine: packed weights and CUDA graphs cannot be pickled."""
         return {**self.__dict__, "_runner": None}
 
     def mix(

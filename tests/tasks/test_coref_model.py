@@ -14,11 +14,8 @@ from torch import Tensor
 from elmore.tasks.config import ElmoConfig, WordsConfig
 from elmore.tasks.coref.config import CorefConfig, RankerConfig
 from elmore.tasks.coref.data import CorefExample
-from elmore.tasks.coref.model import (
-    CorefRanker,
-    FeedForward,
-    PairScorer,
-    SpanEncoder,
+from elmore.tasks.coref.model import CorefRanker, FeedForward, PairScorer, SpanEncoder
+from elmore.tasks.coref.ranking import (
     Spans,
     antecedent_loss,
     build_clusters,
