@@ -149,7 +149,7 @@ def test_three_steps_of_adagrad_equal_numpy(lm: LanguageModel) -> None:
         np.testing.assert_allclose(p.detach().numpy(), expected[name], rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "lr"), [("adamw", 0.02), ("adagrad", 0.4)])
+@pytest.mark.parametrize(("name", "lr"), [("adamw", 0.02), ("muon", 0.02), ("adagrad", 0.4)])
 def test_training_on_one_batch_reduces_its_loss(
     lm: LanguageModel, name: OptimizerName, lr: float
 ) -> None:

@@ -14,7 +14,7 @@ from elmore.pretrain.graph import GraphedStep
 from elmore.pretrain.step import StepResult, train_step
 from elmore.text.characters import encode_words
 from elmore.text.windows import LMBatch
-from elmore.training.optim import make_optimizer, set_learning_rate
+from elmore.training.optim import OptimizerName, make_optimizer, set_learning_rate
 from tests.gpu import DEVICE
 
 pytestmark = pytest.mark.gpu
@@ -44,11 +44,11 @@ def windows(count: int) -> list[LMBatch]:
     return batches
 
 
-def train(graphed: bool) -> tuple[list[float], dict[str, Tensor]]:
+def train(name: OptimizerName, lr: float, graphed: bool) -> tuple[list[float], dict[str, Tensor]]:
     torch.manual_seed(0)
     config = BiLMConfig(filters=((1, 8), (3, 24)), dim=16, cell_dim=32, dropout=0.0)
     lm = LanguageModel(BiLM(config), Softmax(dim=16, vocab_size=V)).to(DEVICE)
-    optimizer = make_optimizer(lm, lr=0.01)
+    optimizer = make_optimizer(lm, name, lr=lr)
     generator = torch.Generator(DEVICE).manual_seed(0)
 
     def step(batch: LMBatch, state: BiLMState) -> StepResult:
@@ -61,7 +61,7 @@ def train(graphed: bool) -> tuple[list[float], dict[str, Tensor]]:
     state, losses = [zeros] * 4, []
     for n, batch in enumerate(windows(16)):
         if n == 10:
-            set_learning_rate(optimizer, 0.001)
+            set_learning_rate(optimizer, lr / 10)
         # A graph must draw from the generator as seeded here, too.
         generator.manual_seed(n)
         result = fit(batch, state)
@@ -70,9 +70,10 @@ def train(graphed: bool) -> tuple[list[float], dict[str, Tensor]]:
     return [loss.item() for loss in losses], lm.state_dict()
 
 
-def test_graphed_steps_equal_plain_steps() -> None:
-    losses, weights = train(graphed=True)
-    expected_losses, expected = train(graphed=False)
+@pytest.mark.parametrize(("optimizer", "lr"), [("adamw", 1e-2), ("muon", 2e-3)])
+def test_graphed_steps_equal_plain_steps(optimizer: OptimizerName, lr: float) -> None:
+    losses, weights = train(optimizer, lr, graphed=True)
+    expected_losses, expected = train(optimizer, lr, graphed=False)
     assert losses == pytest.approx(expected_losses, rel=1e-4)
     for name, value in weights.items():
         torch.testing.assert_close(value, expected[name], rtol=1e-2, atol=1e-3)

@@ -76,7 +76,7 @@ def test_changes_override_a_recipe(tmp_path: Path) -> None:
         ("run.log_steps=0", "run.log_steps must be at least 1"),
         ("run.patience=0", "run.patience must be at least 1"),
         ("vocabulary.max_size=-5", "vocabulary.max_size must be at least 4"),
-        ("training.optimizer=sgd", "expected 'adamw' or 'adagrad'"),
+        ("training.optimizer=sgd", "expected 'adamw' or 'muon' or 'adagrad'"),
     ],
 )
 def test_invalid_settings_are_rejected_by_name(change: str, message: str) -> None:

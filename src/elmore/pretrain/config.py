@@ -52,8 +52,9 @@ class TrainingConfig:
     negatives: int = 8192
     """Negative samples of the sampled softmax; 0 for the full softmax."""
 
-    optimizer: Literal["adamw", "adagrad"] = "adamw"
-    """`adamw`, or `adagrad` as in the released training code."""
+    optimizer: Literal["adamw", "muon", "adagrad"] = "adamw"
+    """`adamw`; `muon`, which learns faster from large batches; or `adagrad` as in the released
+    training code."""
 
     lr: float = 2e-3
     """Peak learning rate."""

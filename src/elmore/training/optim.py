@@ -1,12 +1,14 @@
 """Optimizers and gradient clipping."""
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-OptimizerName = Literal["adamw", "adagrad", "adadelta"]
+from elmore.training.muon import Muon
+
+OptimizerName = Literal["adamw", "muon", "adagrad", "adadelta"]
 
 
 def make_optimizer(
@@ -22,13 +24,14 @@ def make_optimizer(
 
     Args:
         model: The model.
-        name: `adamw`; `adadelta`; or `adagrad` as in bilm-tf, which is meant for `lr=0.2`, the
-            loss times the window length, and `clip_gradients(..., 10)`.
+        name: `adamw`; `muon` for the weights of linear layers and AdamW for the rest; `adadelta`;
+            or `adagrad` as in bilm-tf, which is meant for `lr=0.2`, the loss times the window
+            length, and `clip_gradients(..., 10)`.
         lr: Learning rate; `set_learning_rate` changes it later.
         betas: Moment decay rates of AdamW.
-        weight_decay: Of AdamW, which applies it to matrices only, and of Adadelta.
-        capturable: On a GPU, keep AdamW's learning rate on the device, so that a captured CUDA
-            graph sees its changes.
+        weight_decay: Of AdamW and Muon, which apply it to matrices only, and of Adadelta.
+        capturable: On a GPU, keep the learning rate of AdamW and Muon on the device, so that a
+            captured CUDA graph sees its changes.
     """
     if name == "adagrad":
         # TensorFlow adds no epsilon: the accumulator starts at 1, so it is never zero.
@@ -40,14 +43,21 @@ def make_optimizer(
             model.parameters(), lr=lr, rho=0.95, eps=1e-6, weight_decay=weight_decay
         )
     parameters = list(model.parameters())
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
     ]
+    if name == "muon":
+        linear = {id(m.weight) for m in model.modules() if isinstance(m, nn.Linear)}
+        matrices = groups[0]["params"]
+        groups[0]["params"] = [p for p in matrices if id(p) not in linear]
+        muon = [p for p in matrices if id(p) in linear]
+        groups.append({"params": muon, "weight_decay": weight_decay, "muon": True})
     device = parameters[0].device
     capturable = capturable and device.type == "cuda"
     # fused: one kernel for parameters, gradients and moments instead of about ten.
-    return torch.optim.AdamW(
+    optimizer = Muon if name == "muon" else torch.optim.AdamW
+    return optimizer(
         groups,
         lr=torch.tensor(lr, device=device) if capturable else lr,
         betas=betas,
