@@ -20,6 +20,7 @@ from elmore.errors import MissingExtraError, require
 from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining
+from elmore.pretrain.resume import restore_checkpoint
 from elmore.text.corpus import Progress, encode_corpus
 from elmore.text.tokenize import Tokenization
 from elmore.training.interruption import InterruptedRunError, interruption
@@ -108,7 +109,7 @@ def train(run: Pretraining, report: Report, *, resume: bool) -> None:
         InterruptedRunError: If a signal stopped the run, after it wrote a checkpoint.
     """
     if resume:
-        run.restore(report)
+        restore_checkpoint(run, report)
     use_tensorboard = run.config.run.tensorboard and run.processes.first
     write = _tensorboard(run.folder.path) if use_tensorboard else _ignore
     with interruption() as interrupted:
