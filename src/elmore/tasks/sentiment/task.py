@@ -7,30 +7,27 @@ from typing import Any
 from rich.markup import escape
 
 from elmore.tasks.classes import (
+    ClassificationTask,
     ClassProbabilities,
-    accuracy,
     class_as_json,
     class_ids,
-    class_scores,
-    confusion_matrix,
     show_class,
 )
 from elmore.tasks.sentiment.config import SentimentConfig
 from elmore.tasks.sentiment.data import SCALE, SentimentExample, read_sentiment
 from elmore.tasks.sentiment.model import BCN, SentimentBatch
-from elmore.tasks.task import Labels, Task
+from elmore.tasks.task import Labels
 from elmore.tasks.treebank import treebank_tokens
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
 from elmore.text.tokenize import Tokenizer
 
 
-class Sentiment(Task[SentimentExample, SentimentBatch, ClassProbabilities]):
+class Sentiment(ClassificationTask[SentimentExample, SentimentBatch]):
     """Decide how positive or negative a sentence is."""
 
     name = "sentiment"
     config = SentimentConfig
-    score_name = "accuracy"
 
     def read(
         self, path: Path, config: SentimentConfig, *, training: bool = False
@@ -68,28 +65,6 @@ class Sentiment(Task[SentimentExample, SentimentBatch, ClassProbabilities]):
             encode([example.tokens for example in examples]),
             class_ids((e.label for e in examples), labels["classes"], encode.device),
         )
-
-    def score(
-        self, examples: Sequence[SentimentExample], predictions: Sequence[ClassProbabilities]
-    ) -> dict[str, float]:
-        """Return the accuracy."""
-        return accuracy((example.label for example in examples), predictions)
-
-    def gold_labels(self, example: SentimentExample) -> list[str]:
-        """Return the class."""
-        return [example.label]
-
-    def scores_by_label(
-        self, examples: Sequence[SentimentExample], predictions: Sequence[ClassProbabilities]
-    ) -> dict[str, dict[str, float]]:
-        """Return precision, recall, F1 and support of each class."""
-        return class_scores((example.label for example in examples), predictions)
-
-    def confusion_matrix(
-        self, examples: Sequence[SentimentExample], predictions: Sequence[ClassProbabilities]
-    ) -> dict[str, dict[str, int]]:
-        """Return the confusion matrix of the classes."""
-        return confusion_matrix([example.label for example in examples], predictions)
 
     def parse(self, line: str, tokenize: Tokenizer) -> SentimentExample:
         """Parse a sentence."""
