@@ -25,6 +25,7 @@ from elmore.tasks.ner.data import NerExample, read_entities
 from elmore.tasks.ner.task import Ner
 from elmore.tasks.spans import LabeledSpan
 from elmore.tasks.trained import TrainedTask
+from elmore.training.checkpoints import read_checkpoint, write_checkpoint
 from elmore.training.interruption import InterruptedRunError
 from tests.cli.conftest import assert_rejected
 
@@ -208,6 +209,27 @@ def test_lost_metrics_do_not_change_the_reported_scores(conll: Path, tmp_path: P
     (tmp_path / "run" / "metrics.jsonl").unlink()
     summary = train_task(task, tmp_path / "run", **options, resume=True)
     assert summary["scores"] == {"dev": {"f1": 0.9}}
+
+
+def test_incomplete_line_of_the_metrics_costs_only_the_plot(conll: Path, tmp_path: Path) -> None:
+    changes, notes = [*BASELINE, "training.epochs=3"], []
+    with pytest.raises(InterruptedRunError):
+        train(tmp_path / "run", conll, changes, report=interrupt_at(1))
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"epoch": 1, "dev": {}}\n')
+    summary = train(tmp_path / "run", conll, changes, resume=True, report=notes.append)
+    assert summary["epochs"] == 3
+    assert "no plot of the learning curves: a line of metrics.jsonl has no" in notes[-1]["note"]
+
+
+def test_checkpoint_of_another_version_is_refused(conll: Path, tmp_path: Path) -> None:
+    with pytest.raises(InterruptedRunError):
+        train(tmp_path / "run", conll, BASELINE, report=interrupt_at(1))
+    [path] = (tmp_path / "run" / "checkpoints").iterdir()
+    checkpoint = read_checkpoint(path)
+    del checkpoint.metadata["best_scores"]
+    write_checkpoint(path.parent, 1, checkpoint)
+    with pytest.raises(InputError, match=r"written by another version.* no 'best_scores'"):
+        train(tmp_path / "run", conll, BASELINE, resume=True)
 
 
 def test_resumed_run_needs_the_same_word_vectors(conll: Path, tmp_path: Path) -> None:
@@ -489,7 +511,13 @@ def test_load_and_call_with_raw_text(trained: TrainedTask) -> None:
         ner.predict("Ada left London.")
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"{}", b"null"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"{", b"[]", b"\xff", b"{}", b"null", b'{"task": "ner", "labels": {}}',
+        b'{"task": "ner", "labels": {"tags": [1]}}',
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("name", ["task.json", "words.json"])
 def test_damaged_files_of_a_task_are_named(
     run, conll: Path, trained: TrainedTask, name: str, content: bytes

@@ -16,7 +16,7 @@ import elmore
 from elmore.atomic import lock
 from elmore.checkpoint.directory import CONFIG, SOFTMAX, VOCABULARY, WEIGHTS, write_directory
 from elmore.embedder import find_device
-from elmore.errors import MissingExtraError, require
+from elmore.errors import InputError, MissingExtraError, require
 from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining
@@ -90,10 +90,10 @@ def pretrain(
         if processes.first and not resume:
             folder.create(config)
         processes.wait()
-        train(run, report, resume=resume)
+        heldout_scores = train(run, report, resume=resume)
         if not processes.first:
             return {}
-        return finish(run, files, report, config.text.tokenization)
+        return finish(run, files, report, config.text.tokenization, heldout=heldout_scores)
 
 
 def run_folder(path: Path) -> RunFolder:
@@ -102,8 +102,8 @@ def run_folder(path: Path) -> RunFolder:
     return RunFolder(path, CONFIG, results)
 
 
-def train(run: Pretraining, report: Report, *, resume: bool) -> None:
-    """Train until the run is complete.
+def train(run: Pretraining, report: Report, *, resume: bool) -> dict[str, float] | None:
+    """Train until the run is complete; return the perplexity of all held-out sentences, if any.
 
     Raises:
         InterruptedRunError: If a signal stopped the run, after it wrote a checkpoint.
@@ -112,6 +112,7 @@ def train(run: Pretraining, report: Report, *, resume: bool) -> None:
         restore_checkpoint(run, report)
     use_tensorboard = run.config.run.tensorboard and run.processes.first
     write = _tensorboard(run.folder.path) if use_tensorboard else _ignore
+    record: dict[str, Any] = {}
     with interruption() as interrupted:
         for record in run.run(interrupted):
             if run.processes.first:
@@ -120,6 +121,7 @@ def train(run: Pretraining, report: Report, *, resume: bool) -> None:
             write(record)
     if not run.complete:
         raise InterruptedRunError(f"interrupted at step {run.step}; resume the run to continue")
+    return record["heldout"]
 
 
 def finish(
@@ -131,10 +133,8 @@ def finish(
 ) -> dict[str, Any]:
     """Write the summary, with `details`, the plot and the model; return the summary."""
     folder = run.folder
-    records = folder.read_metrics()
     tokens = run.step * run.tokens_per_step
     summary = {
-        "heldout": records[-1]["heldout"],
         "steps": run.step,
         "tokens": tokens,
         "seconds": run.seconds,
@@ -150,8 +150,8 @@ def finish(
     }
     write_json(folder.path / SUMMARY, summary)
     try:
-        plot_pretraining(records, folder.path / PLOT)
-    except MissingExtraError as error:
+        plot_pretraining(folder.read_metrics("step"), folder.path / PLOT)
+    except (InputError, MissingExtraError) as error:
         report({"note": f"no plot of the loss: {error}"})
     write_directory(
         run.model.bilm,

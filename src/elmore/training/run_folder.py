@@ -6,12 +6,12 @@ DIR/checkpoints/    what an interrupted run resumes from; removed on completion
 """
 
 import json
-import math
 import platform
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -117,24 +117,27 @@ class RunFolder:
         with naming(self._metrics), self._metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
-    def read_metrics(self) -> list[dict[str, Any]]:
-        """Return the lines of metrics.jsonl."""
+    def read_metrics(self, counter: str) -> list[dict[str, Any]]:
+        """Return the lines of metrics.jsonl, each of which has an integer named `counter`."""
         raw = self._metrics.read_bytes() if self._metrics.exists() else b""
         records = []
         # A line without an end was cut off when the process was killed.
         for number, line in enumerate(raw.splitlines(keepends=True), start=1):
             if line.endswith(b"\n"):
                 try:
-                    records.append(dict(json.loads(line)))
-                except (ValueError, TypeError) as error:
+                    record = json.loads(line)
+                    index(record[counter])
+                except (KeyError, TypeError, ValueError) as error:
                     raise InputError(
-                        f"{self._metrics}, line {number} is damaged ({error}). Delete the line."
+                        f"{self._metrics}, line {number} is damaged: expected a JSON object with "
+                        f"{counter!r}. Delete the line."
                     ) from error
+                records.append(record)
         return records
 
     def drop_metrics_after(self, counter: str, last: int) -> None:
         """Drop the lines whose `counter` is above `last`: a resumed run writes them again."""
-        records = [r for r in self.read_metrics() if r.get(counter, math.inf) <= last]
+        records = [r for r in self.read_metrics(counter) if r[counter] <= last]
         with atomic_file(self._metrics) as temporary:
             temporary.write_text("".join(f"{json.dumps(r)}\n" for r in records), encoding="utf-8")
 
