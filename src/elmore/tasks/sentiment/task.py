@@ -1,11 +1,13 @@
 """The task of sentiment classification (section 4)."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
 
+from elmore.errors import InputError
 from elmore.tasks.classes import (
     ClassificationTask,
     ClassProbabilities,
@@ -20,7 +22,7 @@ from elmore.tasks.task import Labels
 from elmore.tasks.treebank import treebank_tokens
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
-from elmore.text.tokenize import Tokenizer
+from elmore.text.tokenize import Tokenization, Tokenizer, choose_tokenization, get_tokenizer
 
 
 class Sentiment(ClassificationTask[SentimentExample, SentimentBatch]):
@@ -32,13 +34,27 @@ class Sentiment(ClassificationTask[SentimentExample, SentimentBatch]):
     def read(
         self, path: Path, config: SentimentConfig, *, training: bool = False
     ) -> list[SentimentExample]:
-        """Read trees or labeled lines; for training, with the phrases of trees by default."""
+        """Read trees, labeled lines or a table; for training, with phrases of trees by default."""
         return read_sentiment(
             path,
             classes=config.data.classes,
             phrases=training and config.data.train_on == "phrases",
             min_phrase=config.data.min_phrase,
+            tokenize=get_tokenizer(config.data.tokenizer, config.data.language),
         )
+
+    def tokenization(self, config: SentimentConfig) -> Tokenization | None:
+        """Return the tokenization of the training sentences; not in tasks of older versions."""
+        if config.data.language is None:
+            return None
+        return choose_tokenization(None, config.data.tokenizer, config.data.language)
+
+    def with_bilm_language(
+        self, config: SentimentConfig, of_bilm: Tokenization | None
+    ) -> SentimentConfig:
+        """Fill in the tokenizer and the language of the biLM."""
+        chosen = choose_tokenization(of_bilm, config.data.tokenizer, config.data.language)
+        return replace(config, data=replace(config.data, **asdict(chosen)))
 
     def texts(self, example: SentimentExample) -> Sequence[Sentence]:
         """Return the sentence."""
@@ -49,9 +65,19 @@ class Sentiment(ClassificationTask[SentimentExample, SentimentBatch]):
         return [] if example.is_phrase else [example.tokens]
 
     def labels(self, examples: Sequence[SentimentExample]) -> Labels:
-        """Return the classes that occur, from negative to positive."""
+        """Return the classes that occur: the treebank's from negative to positive, then others.
+
+        Raises:
+            InputError: If some files have names of the treebank's classes and others numbers.
+        """
         seen = {example.label for example in examples}
-        return {"classes": [name for name in SCALE if name in seen]}
+        numbers = sorted(filter(str.isdecimal, seen))
+        if numbers and not seen.isdisjoint(SCALE):
+            raise InputError(
+                f"the label {numbers[0]} is not clear next to {min(seen.intersection(SCALE))!r}: "
+                "write names instead of numbers, such as negative and positive"
+            )
+        return {"classes": [*filter(seen.__contains__, SCALE), *sorted(seen.difference(SCALE))]}
 
     def build(self, config: SentimentConfig, words: Words, labels: Labels) -> BCN:
         """Return the network."""
