@@ -345,7 +345,7 @@ def test_interruption_of_the_bilm_pass_is_reported(
         patch.setattr(LayerCache, "_fill", interrupt)
         result = run(*command)
     assert result.code == 130
-    assert "elmore: interrupted during the biLM pass" in result.err
+    assert "elmore: interrupted before the first checkpoint; resume the run" in result.err
     assert run(*command, "--resume").code == 0
 
 

@@ -9,6 +9,7 @@ import torch
 
 from elmore.errors import InputError
 from elmore.training.checkpoints import Checkpoint, write_checkpoint
+from elmore.training.interruption import InterruptedRunError
 from elmore.training.run_folder import RunFolder
 
 
@@ -88,6 +89,25 @@ def test_complete_run_is_kept_until_its_replacement_is_complete(folder: RunFolde
     assert not previous.parent.exists()
     assert (folder.path / folder.last_file).read_text() == "new"
     assert folder.settings.read_text() == "lr = 0.5\n"
+
+
+def test_message_of_an_interruption_says_what_was_saved(folder: RunFolder) -> None:
+    def interrupt(*, resume: bool, create: bool) -> str:
+        with (
+            pytest.raises(InterruptedRunError) as error,
+            folder.explain_interruption(resume=resume),
+        ):
+            if create:
+                folder.create(Settings())
+            raise KeyboardInterrupt
+        return str(error.value)
+
+    assert "nothing was saved; run the same command again" in interrupt(resume=False, create=False)
+    assert "resume the run to start from" in interrupt(resume=False, create=True)
+    assert "resume the run to start from" in interrupt(resume=True, create=False)
+    assert "nothing was saved" in interrupt(resume=False, create=False)  # to overwrite it
+    write_checkpoint(folder.checkpoints, 1, Checkpoint({}, {}))
+    assert "resume the run to continue from the last" in interrupt(resume=True, create=False)
 
 
 def test_other_settings_are_rejected(folder: RunFolder) -> None:

@@ -63,7 +63,7 @@ def finetune(
     if config.run.tensorboard:
         require("tensorboard", extra="tensorboard")
     folder = run_folder(output)
-    with lock(output):
+    with lock(output), folder.explain_interruption(resume=resume):
         inputs = (find_model(model), options, heldout, *files)
         folder.check(resume=resume, overwrite=overwrite, inputs=inputs)
         saved = read_pretrained(model, options=options, with_softmax=True)

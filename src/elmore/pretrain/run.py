@@ -65,7 +65,7 @@ def pretrain(
         progress: Wraps the iterator over chunks of 1000 lines while they are encoded.
 
     Raises:
-        InterruptedRunError: If a signal stopped the run. It can be resumed.
+        InterruptedRunError: If a signal stopped the run. The message says how to continue.
     """
     config = config or PretrainConfig()
     config = replace(config, text=config.text.for_model(None))
@@ -73,7 +73,11 @@ def pretrain(
     if config.run.tensorboard:
         require("tensorboard", extra="tensorboard")
     folder = run_folder(output)
-    with join_processes(find_device(device)) as processes, processes.only_first(lock(output)):
+    with (
+        join_processes(find_device(device)) as processes,
+        processes.only_first(lock(output)),
+        folder.explain_interruption(resume=resume),
+    ):
         if processes.first:
             folder.check(resume=resume, overwrite=overwrite, inputs=(*files, heldout))
         else:

@@ -100,7 +100,7 @@ def train_task(
 
     Raises:
         InputError: If the input is invalid, or `max_minutes` is too short for one epoch.
-        InterruptedRunError: If a signal stopped the run. It can be resumed.
+        InterruptedRunError: If a signal stopped the run. The message says how to continue.
     """
     check_minutes(max_minutes)
     limit = TimeLimit(max_minutes)
@@ -109,7 +109,7 @@ def train_task(
     files = _Files.of(train, dev, test)
     report = _print_and(report) if progress else report
     folder = RunFolder(Path(output), TASK, (_DATA, _SUMMARY, _PLOT, WORDS, WEIGHTS, FOLDER))
-    with lock(folder.path):
+    with lock(folder.path), folder.explain_interruption(resume=resume):
         if not (resume and _was_cut_short(folder)):
             inputs = (*files.train, files.dev, files.test, config.words.vectors, config.elmo.model)
             folder.check(resume=resume, overwrite=overwrite, inputs=inputs)
@@ -295,12 +295,7 @@ def _embed(
         embedded = limit.require_time(embedded, total, "the biLM pass over all sentences")
         return with_progress(embedded, "sentences embedded", total) if progress else embedded
 
-    try:
-        layers.prepare(sentences, watch)
-    except KeyboardInterrupt as error:
-        raise InterruptedRunError(
-            "interrupted during the biLM pass, before the first epoch; resume to repeat the pass"
-        ) from error
+    layers.prepare(sentences, watch)
 
 
 def _read_vectors(config: WordsConfig) -> WordVectors:

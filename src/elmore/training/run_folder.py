@@ -8,8 +8,8 @@ DIR/checkpoints/    what an interrupted run resumes from; removed on completion
 import json
 import platform
 import shutil
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from operator import index
 from pathlib import Path
@@ -20,6 +20,7 @@ import torch
 from elmore.atomic import atomic_file, atomic_folder, naming, refuse_existing, remove_leftovers_in
 from elmore.errors import InputError
 from elmore.training.checkpoints import Checkpoint, checkpoint_files, read_checkpoint
+from elmore.training.interruption import InterruptedRunError
 from elmore.training.settings import write_settings
 
 Report = Callable[[dict[str, Any]], None]
@@ -103,6 +104,30 @@ class RunFolder:
             if self.complete:
                 shutil.rmtree(self._previous, ignore_errors=True)
                 self.path.replace(self._previous)
+
+    @contextmanager
+    def explain_interruption(self, *, resume: bool) -> Iterator[None]:
+        """Turn a `KeyboardInterrupt` into an `InterruptedRunError` that says what was saved.
+
+        Args:
+            resume: Whether the run is resumed, so that the folder is from before.
+        """
+        before = None if resume else self._created
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            if self._created == before:
+                saved = "before training, so nothing was saved; run the same command again"
+            elif checkpoint_files(self.checkpoints):
+                saved = "between checkpoints; resume the run to continue from the last one"
+            else:
+                saved = "before the first checkpoint; resume the run to start from the beginning"
+            raise InterruptedRunError(f"interrupted {saved}") from error
+
+    @property
+    def _created(self) -> int | None:
+        """When the run was created, if it was."""
+        return self.settings.stat().st_mtime_ns if self.settings.exists() else None
 
     def require_settings(self, saved: object, current: object) -> None:
         """Raise `InputError` if a run is resumed with other settings than it was started with."""
