@@ -99,6 +99,14 @@ def test_invalid_utf8_is_replaced_only_with_the_option(run, text: Path) -> None:
     assert run(*command, "--replace-invalid").code == 0
 
 
+def test_text_that_is_too_short_to_hold_out_a_sentence_is_reported(run, text: Path) -> None:
+    command = ("pretrain", "a.txt", "--size", "tiny", *COMMON, "--set", "training.epochs=0.1")
+    result = run(*command, "-o", "short", "--set", "run.heldout=0.001")
+    assert result.code == 0
+    assert "the text has 20 sentences, of which run.heldout=0.001 is less than one" in result.out
+    assert "held out" not in run(*command, "-o", "none", "--set", "run.heldout=0").out
+
+
 @pytest.mark.parametrize(
     ("interrupted", "message", "more"),
     [

@@ -91,6 +91,13 @@ def pretrain(
         run = Pretraining(
             config, corpus, folder, processes=processes, heldout=sentences, max_minutes=max_minutes
         )
+        if config.run.heldout and not run.heldout:
+            note = (
+                f"no sentences are held out, so perplexity is not measured: the text has "
+                f"{corpus.num_sentences} sentences, of which run.heldout={config.run.heldout} is "
+                "less than one. Raise run.heldout, or provide held-out text."
+            )
+            report({"note": note})
         if processes.first and not resume:
             folder.create(config)
         processes.wait()
