@@ -544,6 +544,18 @@ def test_line_that_is_not_utf_8_gets_an_error(run, trained: TrainedTask) -> None
     assert json.loads(lines[1])["text"] == "Ad\ufffd left ."
 
 
+@pytest.mark.parametrize("lines", [b"\n", b"\n\xff\n"])
+def test_input_without_a_valid_line_is_rejected(run, trained: TrainedTask, lines: bytes) -> None:
+    Path("text.txt").write_bytes(lines)
+    result = run("predict", "ner", "text.txt")
+    assert_rejected(result, "no predictions: all lines are blank or invalid")
+    assert ["error" in json.loads(x) for x in result.out.splitlines()] == [True] * lines.count(
+        b"\n"
+    )
+    Path("text.txt").write_bytes(b"")
+    assert run("predict", "ner", "text.txt").code == 0
+
+
 def test_invalid_lines_do_not_stop_the_others(
     run, trained: TrainedTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
