@@ -113,7 +113,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     previous = temporary.with_suffix(".old")
     temporary.mkdir(parents=True)
     try:
-        yield temporary
+        with naming(path):
+            yield temporary
         if path.exists():
             path.replace(previous)  # rename cannot replace a folder that is not empty
         try:

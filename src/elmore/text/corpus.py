@@ -29,7 +29,7 @@ import numpy as np
 from filelock import FileLock
 from jaxtyping import Int
 
-from elmore.atomic import atomic_file, atomic_folder, naming, remove_leftovers
+from elmore.atomic import atomic_file, atomic_folder, remove_leftovers
 from elmore.errors import InputError
 from elmore.prefetch import prefetch
 from elmore.text.characters import encode_words
@@ -200,7 +200,7 @@ def encode_corpus(
         with FileLock(cache / f"{folder.name}.lock"):
             if not folder.exists():  # another process may have encoded it in the meantime
                 remove_leftovers(folder)
-                with naming(folder), atomic_folder(folder) as temporary:
+                with atomic_folder(folder) as temporary:
                     chunks = _encode_files(files, config, workers or os.cpu_count() or 1)
                     _write(temporary, progress(chunks), files)
     return Corpus(folder)
