@@ -1,6 +1,7 @@
 """Oracle: `Embedder.embed` of the same sentences."""
 
 import io
+import random
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -9,9 +10,15 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import torch
 
 import elmore
-from elmore.embedder import Embedder
+from elmore.bilm.config import BiLMConfig
+from elmore.bilm.model import BiLM
+from elmore.embedder import Embedder, Precision
+from elmore.inference import batches, word_cache
+from elmore.inference.packed import int8_supported
+from elmore.vectors import parts
 
 TEXT = "The bank raised its rates.\n\nHe sat by the bank of the river.\n"
 
@@ -132,6 +139,60 @@ def test_resumed_run_equals_an_uninterrupted_one(
     expected = embedder.embed(TEXT.splitlines())
     for row, vectors in zip(elmore.read_vectors(interrupted), expected, strict=True):
         np.testing.assert_allclose(row.vectors, vectors, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def packed_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose products are large enough for the packed CPU engine."""
+    torch.manual_seed(0)
+    config = BiLMConfig(char_dim=4, filters=((1, 8), (3, 24)), dim=64, cell_dim=1024)
+    path = tmp_path_factory.mktemp("packed") / "model"
+    Embedder(BiLM(config), device="cpu").save(path)
+    return path
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "h5", "npz"])
+def test_killed_and_resumed_run_has_the_same_bits(
+    tmp_path: Path,
+    packed_model: Path,
+    suffix: str,
+    precision: Precision,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Batches, windows and the word cache are small, so that kills hit all of their boundaries."""
+    if precision == "int8" and not int8_supported():
+        pytest.skip("needs FBGEMM")
+    monkeypatch.setitem(elmore.embedder._BATCH_WORDS, "cpu", 50)
+    monkeypatch.setattr(batches, "WINDOW_WORDS", 200, raising=False)
+    monkeypatch.setattr(word_cache, "_MAX_ROWS", 60)
+    monkeypatch.setattr(parts, "BATCH_BYTES", 1)
+    rng = random.Random(0)
+    words = ["".join(rng.choices("abcdefg", k=rng.randrange(1, 12))) for _ in range(150)]
+    lines = [" ".join(rng.choices(words, k=rng.randrange(25))) for _ in range(120)]
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(lines))
+    options = {"device": "cpu", "tokenizer": "whitespace", "precision": precision}
+    elmo = elmore.load(packed_model, **options)
+    expected = tmp_path / f"uninterrupted.{suffix}"
+    elmore.embed_file(text, expected, model=elmo)
+    actual = tmp_path / f"resumed.{suffix}"
+    saved = 0
+    for count in (1, 2, 29, 40, 7):
+
+        def kill(items: Iterable[Any], _: str, count: int = count) -> Iterator[Any]:
+            yield from islice(items, count)
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            elmore.embed_file(text, actual, model=elmo, resume=True, progress=kill)
+        saved += count
+    result = elmore.embed_file(text, actual, model=packed_model, resume=True, **options)
+    assert result.words == sum(len(line.split()) for line in lines[saved:])
+    rows = zip(elmore.read_vectors(actual), elmore.read_vectors(expected), strict=True)
+    for row, uninterrupted in rows:
+        assert row.tokens == uninterrupted.tokens
+        assert row.vectors.tobytes() == uninterrupted.vectors.tobytes(), row.id
 
 
 @pytest.mark.parametrize(

@@ -39,15 +39,18 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "BATCH_BYTES", 2500)  # bytes of about five rows
 
 
-def all_rows(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
+def all_rows(saved: Saved) -> Iterator[tuple[VectorRow, Saved]]:
     assert saved.text_crc32 == 10 * saved.rows
-    return ((row, 10 * (row.id + 1)) for row in ROWS[saved.rows :])
+    assert saved.window_start == 2 * saved.rows
+    return (
+        (row, Saved(row.id + 1, 10 * (row.id + 1), 2 * (row.id + 1))) for row in ROWS[saved.rows :]
+    )
 
 
 def fail_at(stop: int, error: type[BaseException]) -> parts.RowsAfter:
     """Yield the rows before `stop`, then raise an error."""
 
-    def rows(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
+    def rows(saved: Saved) -> Iterator[tuple[VectorRow, Saved]]:
         yield from islice(all_rows(saved), stop - saved.rows)
         raise error("interrupted")
 
@@ -90,7 +93,7 @@ def test_interrupted_run_is_resumed(
     path = tmp_path / f"v{suffix}"
     starts: list[int] = []
 
-    def rest(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
+    def rest(saved: Saved) -> Iterator[tuple[VectorRow, Saved]]:
         starts.append(saved.rows)
         return all_rows(saved)
 
@@ -189,7 +192,7 @@ def test_part_damaged_during_the_run_is_detected(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         write_vectors(path, fail_at(30, KeyboardInterrupt), FORM)
 
-    def rows(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
+    def rows(saved: Saved) -> Iterator[tuple[VectorRow, Saved]]:
         yield from all_rows(saved)
         (tmp_path / "v.npz.parts" / "000000.arrow").write_bytes(b"")
 
@@ -280,8 +283,8 @@ def test_parts_of_another_run_are_ignored(tmp_path: Path) -> None:
         write_vectors(path, fail_at(15, KeyboardInterrupt), FORM)
     wrong = [row._replace(vectors=row.vectors + 1) for row in ROWS]
 
-    def rows(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
-        yield from ((row, 0) for row in wrong[saved.rows :])
+    def rows(saved: Saved) -> Iterator[tuple[VectorRow, Saved]]:
+        yield from ((row, Saved(row.id + 1, 0, 0)) for row in wrong[saved.rows :])
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -335,7 +338,7 @@ def test_published_file_that_was_moved_away_is_computed_again(
 def test_output_that_is_being_written_is_locked(tmp_path: Path) -> None:
     path = tmp_path / "v.arrow"
 
-    def rows(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
+    def rows(saved: Saved) -> Iterator[tuple[VectorRow, Saved]]:
         for resume in (False, True):
             with pytest.raises(InputError, match="another process is writing to"):
                 write_vectors(path, all_rows, FORM, resume=resume, overwrite=True)
@@ -375,7 +378,7 @@ def slowly(items):
 formats.from_batch = lambda batch: slowly(convert(batch))
 print("started", flush=True)
 def rows_after(saved):
-    return ((row, 0) for row in slowly(rows[saved.rows:]))
+    return ((row, parts.Saved(row.id + 1, 0, 0)) for row in slowly(rows[saved.rows:]))
 parts.write_vectors(Path(sys.argv[1]), rows_after, form, resume=True)
 """
 
@@ -541,7 +544,7 @@ def test_batch_is_complete_after_a_time_limit(
     monkeypatch.setattr(parts, "BATCH_BYTES", 10**9)
     for seconds, count in ((0.0, 50), (1000.0, 1)):
         monkeypatch.setattr(parts, "BATCH_SECONDS", seconds)
-        assert len(list(parts._batches(all_rows(Saved(0, 0)), FORM))) == count
+        assert len(list(parts._batches(all_rows(Saved(0, 0, 0)), FORM))) == count
 
 
 def test_file_is_on_disk_before_it_is_visible(

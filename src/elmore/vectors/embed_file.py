@@ -3,7 +3,7 @@
 import time
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -18,6 +18,7 @@ from elmore.vectors.rows import Dtype, VectorForm, VectorRow
 
 if TYPE_CHECKING:
     from elmore.embedder import Embedder, Layers
+    from elmore.inference.batches import Embedded
 
 
 class EmbeddedFile(NamedTuple):
@@ -96,15 +97,23 @@ def embed_file(
         "precision": embedder.precision,
     }
 
-    def rows_after(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
+    def rows_after(saved: Saved) -> Iterator[tuple[VectorRow, Saved]]:
         nonlocal words
+        first = saved.window_start
         text_crc32s: deque[int] = deque()
-        lines = _lines_after(saved, text, text_crc32s, replace_invalid=replace_invalid)
-        stream = embedder.stream(lines, layers=layers, carry_state=carry_state, dtype=dtype)
+        lines = _lines_from_window(saved, text, text_crc32s, replace_invalid=replace_invalid)
+        stream: Iterable[tuple[int, int, Embedded]]
+        if carry_state:
+            plain = embedder.stream(lines, layers=layers, carry_state=True, dtype=dtype)
+            stream = ((index, 0, embedded) for index, embedded in enumerate(plain))
+        else:
+            skip = saved.rows - first
+            stream = embedder.stream_windows(lines, layers=layers, dtype=dtype, skip=skip)
         shown = stream if progress is None else progress(stream, "sentences embedded")
-        for number, (tokens, vectors) in enumerate(shown, saved.rows):
+        for index, window_start, (tokens, vectors) in shown:
             words += len(tokens)
-            yield VectorRow(number, tokens, vectors), text_crc32s.popleft()
+            row = VectorRow(first + index, tokens, vectors)
+            yield row, Saved(row.id + 1, text_crc32s.popleft(), first + window_start)
 
     sentences = write_vectors(
         output,
@@ -128,19 +137,26 @@ def _check_text(text: Path) -> None:
         raise InputError(f"{text} is empty; expected one sentence per line")
 
 
-def _lines_after(
+def _lines_from_window(
     saved: Saved, text: Path, text_crc32s: deque[int], *, replace_invalid: bool
 ) -> Iterator[str]:
-    """Yield the lines that are not saved; append the checksum of the text up to each of them."""
+    """Yield the lines from the start of the last window that was saved.
+
+    For each line that is not saved, append the checksum of the text up to it.
+    """
     lines = read_lines(text, replace_invalid=replace_invalid)
+    window = []
     crc32 = 0
-    for line in islice(lines, saved.rows):
+    for number, line in enumerate(islice(lines, saved.rows)):
         crc32 = zlib.crc32(f"{line}\n".encode(), crc32)
+        if number >= saved.window_start:
+            window.append(line)
     if crc32 != saved.text_crc32:
         raise InputError(
             f"the first {saved.rows:,} lines of {text} are not those of the interrupted run. "
             "Resume it with the same text, or use the overwrite option to start over."
         )
+    yield from window
     for line in lines:
         crc32 = zlib.crc32(f"{line}\n".encode(), crc32)
         text_crc32s.append(crc32)

@@ -42,14 +42,18 @@ _RECORD = "run.json"
 
 
 class Saved(NamedTuple):
-    """What an interrupted run has saved: a number of rows, and a checksum of their text."""
+    """What a run has saved: a number of rows, and a checksum of their text.
+
+    The rows after them depend on the text from row `window_start` on, but not on earlier text.
+    """
 
     rows: int
     text_crc32: int
+    window_start: int
 
 
-RowsAfter = Callable[[Saved], Iterable[tuple[VectorRow, int]]]
-"""Returns the rows that are not saved, each with the checksum of all text up to it."""
+RowsAfter = Callable[[Saved], Iterable[tuple[VectorRow, Saved]]]
+"""Returns the rows that are not saved, each with what is saved once it is."""
 Progress = Callable[[Iterable[Any], str], Iterable[Any]]
 """Wraps an iterable to show how far it is, like `tqdm.tqdm` or `rich.progress.track`."""
 
@@ -169,9 +173,9 @@ class _Run:
         part = self.folder / f"{number:06}.arrow"
         try:
             with _BackgroundWriter(part, self._form.schema) as writer:
-                for batch, text_crc32 in _batches(rows_after(saved), self._form):
-                    writer.write(batch, {"run": record["id"], "text_crc32": f"{text_crc32}"})
-                    count += batch.num_rows
+                for batch, last in _batches(rows_after(saved), self._form):
+                    writer.write(batch, {"run": record["id"], "saved": json.dumps(last)})
+                    count = last.rows
         except BaseException:
             if next(self._intact_batches(record["id"]), None) is None:
                 self.remove()
@@ -217,9 +221,9 @@ class _Run:
 
     def _keep_intact(self, run: str) -> Saved:
         """Delete parts without intact batches; return what the other parts have saved."""
-        saved, used = Saved(0, 0), set()
-        for part, batch, text_crc32 in self._intact_batches(run):
-            saved = Saved(saved.rows + batch.num_rows, text_crc32)
+        saved, used = Saved(0, 0, 0), set()
+        for part, _, last in self._intact_batches(run):
+            saved = last
             used.add(part)
         for part in set(self._parts()) - used:
             part.unlink()
@@ -235,8 +239,8 @@ class _Run:
                 "them again."
             )
 
-    def _intact_batches(self, run: str) -> Iterator[tuple[Path, pa.RecordBatch, int]]:
-        """Yield parts, batches and text checksums, up to the first batch that is not the next."""
+    def _intact_batches(self, run: str) -> Iterator[tuple[Path, pa.RecordBatch, Saved]]:
+        """Yield parts, batches and what is saved, up to the first batch that is not the next."""
         rows = 0
         for part in self._parts():
             with pa.OSFile(str(part)) as source:
@@ -245,7 +249,7 @@ class _Run:
                     if not intact or metadata["run"] != run or batch["id"][0].as_py() != rows:
                         break
                     rows += batch.num_rows
-                    yield part, batch, int(metadata["text_crc32"])
+                    yield part, batch, Saved(*json.loads(metadata["saved"]))
 
 
 def _crc32(batch: pa.RecordBatch, metadata: Mapping[str, str]) -> int:
@@ -273,19 +277,19 @@ def _complete_batches(
 
 
 def _batches(
-    rows: Iterable[tuple[VectorRow, int]], form: VectorForm
-) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Collect rows to record batches, each with the checksum of the text up to its end."""
+    rows: Iterable[tuple[VectorRow, Saved]], form: VectorForm
+) -> Iterator[tuple[pa.RecordBatch, Saved]]:
+    """Collect rows to record batches, each with what is saved once it is."""
     batch: list[VectorRow] = []
-    size, began, text_crc32 = 0, time.monotonic(), 0
-    for row, text_crc32 in rows:
+    size, began = 0, time.monotonic()
+    for row, saved in rows:
         batch.append(row)
         size += row.vectors.nbytes + 64 * (len(row.tokens) + 4)  # about what Python's objects take
         if size >= BATCH_BYTES or time.monotonic() - began >= BATCH_SECONDS:
-            yield to_batch(batch, form), text_crc32
+            yield to_batch(batch, form), saved
             batch, size, began = [], 0, time.monotonic()
     if batch:
-        yield to_batch(batch, form), text_crc32
+        yield to_batch(batch, form), saved
 
 
 @contextmanager
