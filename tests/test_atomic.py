@@ -64,11 +64,18 @@ def test_failed_rename_restores_the_old_folder(
 def test_only_empty_folders_may_be_replaced_without_overwrite(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "f").touch()
-    refuse_existing(tmp_path / "empty", overwrite=False)
+    refuse_existing(tmp_path / "empty", overwrite=False, contents=("run.json",))
     refuse_existing(tmp_path / "nothing", overwrite=False)
     refuse_existing(tmp_path / "f", overwrite=True)
     with pytest.raises(InputError, match="f exists already"):
         refuse_existing(tmp_path / "f", overwrite=False)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_folders_are_not_replaced_by_files(tmp_path: Path, overwrite: bool) -> None:
+    (tmp_path / "results.h5").mkdir()
+    with pytest.raises(InputError, match=r"results.h5 is a directory; expected the name of a file"):
+        refuse_existing(tmp_path / "results.h5", overwrite=overwrite)
 
 
 def test_overwrite_replaces_only_folders_of_the_same_kind(tmp_path: Path) -> None:

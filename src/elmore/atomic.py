@@ -29,18 +29,20 @@ def refuse_existing(
 ) -> None:
     """Raise `InputError` if writing to `path` would delete anything but an older output.
 
-    Empty folders may always be replaced.
+    Empty folders may always be replaced by folders.
 
     Args:
         path: The file or folder to write.
         overwrite: Replace an older output.
-        contents: For a folder, patterns of the names of all files that elmore writes to it. The
-            first file must be there, and others than these must not.
+        contents: To write a folder, patterns of the names of all files that elmore writes to it.
+            The first file must be there, and others than these must not.
         inputs: Files and folders that are read; None is ignored.
     """
     for file in (Path(name) for name in inputs if name is not None):
         if file.exists() and file.resolve().is_relative_to(path.resolve()):
             raise InputError(f"{path} would replace the input {file}. Choose another name.")
+    if not contents and path.is_dir():
+        raise InputError(f"{path} is a directory; expected the name of a file")
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not overwrite:

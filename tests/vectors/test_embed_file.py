@@ -1,5 +1,6 @@
 """Oracle: `Embedder.embed` of the same sentences."""
 
+import gzip
 import io
 import random
 from collections.abc import Iterable, Iterator
@@ -263,6 +264,7 @@ def test_inputs_are_not_overwritten(text: str, model: str) -> None:
         ({"output": "v.csv"}, "expected a name that ends in .parquet, .arrow"),
         ({"output": "text.txt"}, "expected a name that ends in"),
         ({"output": "existing.h5"}, "existing.h5 exists already"),
+        ({"output": "folder.h5", "overwrite": True}, "folder.h5 is a directory; expected the name"),
         ({"text": "."}, "is a directory; expected a text file"),
         ({"text": "empty.txt"}, "empty.txt is empty; expected one sentence per line"),
         ({"resume": True, "carry_state": True}, "carry_state rules out resume"),
@@ -273,10 +275,25 @@ def test_invalid_arguments_are_rejected_before_the_model_is_loaded(
 ) -> None:
     Path("existing.h5").write_text("precious")
     Path("empty.txt").touch()
+    Path("folder.h5").mkdir()
     with pytest.raises(elmore.InputError, match=message) as error:
         elmore.embed_file(**{"text": text, "output": "v.parquet", "model": "any", **arguments})
     assert "--" not in str(error.value)
-    assert {path.name for path in Path().iterdir()} == {"text.txt", "existing.h5", "empty.txt"}
+    assert {path.name for path in Path().iterdir()} == {
+        "text.txt", "existing.h5", "empty.txt", "folder.h5",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "name"), [("-", "standard input"), ("e.gz", "e.gz")])
+def test_empty_standard_input_and_archives_are_rejected(
+    tmp_path: Path, embedder: Embedder, text: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("e.gz").write_bytes(gzip.compress(b""))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
+    with pytest.raises(elmore.InputError, match=f"^{name} is empty; expected one sentence per"):
+        elmore.embed_file(text, "v.h5", model=embedder)
+    assert [path.name for path in Path().iterdir()] == ["e.gz"]
 
 
 @pytest.mark.usefixtures("no_loading")

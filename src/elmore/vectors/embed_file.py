@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from elmore.embedder import Embedder, Layers
     from elmore.inference.batches import Embedded
 
+_EMPTY = "{} is empty; expected one sentence per line"
+
 
 class EmbeddedFile(NamedTuple):
     """The file, its sentences, and the words and seconds of this run without earlier ones."""
@@ -134,7 +136,7 @@ def _check_text(text: Path) -> None:
     if text.is_dir():
         raise InputError(f"{text} is a directory; expected a text file")
     if text.is_file() and size == 0:
-        raise InputError(f"{text} is empty; expected one sentence per line")
+        raise InputError(_EMPTY.format(text))
 
 
 def _lines_from_window(
@@ -157,7 +159,11 @@ def _lines_from_window(
             "Resume it with the same text, or use the overwrite option to start over."
         )
     yield from window
+    empty = not saved.rows
     for line in lines:
+        empty = False
         crc32 = zlib.crc32(f"{line}\n".encode(), crc32)
         text_crc32s.append(crc32)
         yield line
+    if empty:
+        raise InputError(_EMPTY.format("standard input" if str(text) == "-" else text))
