@@ -6,7 +6,7 @@ Both are written under a temporary name next to their destination and renamed at
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from glob import escape
@@ -26,6 +26,7 @@ def refuse_existing(
     overwrite: bool,
     contents: Sequence[str] = (),
     inputs: Iterable[Path | str | None] = (),
+    is_own: Callable[[Path], bool] = lambda _: True,
 ) -> None:
     """Raise `InputError` if writing to `path` would delete anything but an older output.
 
@@ -37,6 +38,7 @@ def refuse_existing(
         contents: To write a folder, patterns of the names of all files that elmore writes to it.
             The first file must be there, and others than these must not.
         inputs: Files and folders that are read; None is ignored.
+        is_own: To write a file, whether elmore wrote the one that exists.
     """
     for file in (Path(name) for name in inputs if name is not None):
         if file.exists() and file.resolve().is_relative_to(path.resolve()):
@@ -51,6 +53,11 @@ def refuse_existing(
             "it."
         )
     if not contents:
+        if not is_own(path):
+            raise InputError(
+                f"elmore did not write {path}, or it is damaged, so it is not replaced. Choose "
+                "another name, or delete the file."
+            )
         return
     if not (path / contents[0]).is_file():
         raise InputError(

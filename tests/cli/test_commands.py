@@ -71,11 +71,16 @@ def test_embed_applies_its_options(run, folder: Path) -> None:
 
 
 def test_embed_overwrites_only_with_the_option(run, folder: Path) -> None:
+    embed = ("embed", "text.txt", "-m", "model", "-o")
     Path("v.parquet").write_text("precious")
-    assert_rejected(run("embed", "text.txt", "-m", "model", "-o", "v.parquet"), "exists already")
+    assert_rejected(run(*embed, "v.parquet"), "exists already")
+    assert_rejected(run(*embed, "v.parquet", "--overwrite"), "elmore did not write v.parquet")
     assert Path("v.parquet").read_text() == "precious"
-    assert run("embed", "text.txt", "-m", "model", "-o", "v.parquet", "--overwrite").code == 0
-    assert len(list(elmore.read_vectors("v.parquet"))) == 3
+    assert run(*embed, "own.parquet").code == 0
+    before = Path("own.parquet").read_bytes()
+    assert_rejected(run(*embed, "own.parquet"), "exists already")
+    assert run(*embed, "own.parquet", "--overwrite", "--layers", "top").code == 0
+    assert Path("own.parquet").read_bytes() != before
 
 
 def test_embed_reads_standard_input(folder: Path) -> None:
@@ -231,6 +236,11 @@ def test_resumed_embed_equals_an_uninterrupted_run(folder: Path, signum: signal.
     report = json.loads(done.stdout)
     assert report["sentences"] == count
     assert report["words"] < count * 7  # the rest was computed before the interruption
+    requeued = [*embed, "-o", "v.parquet", "--resume"]
+    again = subprocess.run(requeued, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    assert again.stdout == "v.parquet is complete: 2,000 sentences\n"
+    assert subprocess.run([*requeued, "--dtype", "float16"], check=False).returncode == 2
     rows = list(elmore.read_vectors("v.parquet"))
     expected = elmore.load("model").embed(lines, layers="top")
     assert [row.id for row in rows] == list(range(count))

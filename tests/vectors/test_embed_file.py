@@ -235,7 +235,7 @@ def test_run_with_other_weights_or_another_version_is_not_resumed(
 def test_run_of_another_text_is_not_resumed(
     text: str, model: str, interrupted: str, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    message = "the first 2 lines of .* are not those of the interrupted run"
+    message = "the first 2 lines of .* are not those that were embedded before"
     Path(text).write_text(other)
     with pytest.raises(elmore.InputError, match=message):
         elmore.embed_file(text, interrupted, model=model, resume=True)
@@ -246,13 +246,32 @@ def test_run_of_another_text_is_not_resumed(
     assert elmore.embed_file(text, interrupted, model=model, resume=True).sentences == 3
 
 
-def test_inputs_are_not_overwritten(text: str, model: str) -> None:
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "h5", "npz"])
+def test_complete_output_is_resumed_without_work(text: str, model: str, suffix: str) -> None:
+    output = Path(f"v.{suffix}")
+    elmore.embed_file(text, output, model=model)
+    before = output.read_bytes()
+    result = elmore.embed_file(text, output, model=model, resume=True)
+    assert (result.sentences, result.words) == (3, 0)
+    with pytest.raises(elmore.InputError, match="has layers = 'all', not 'top'"):
+        elmore.embed_file(text, output, model=model, layers="top", resume=True)
+    Path(text).write_text(TEXT + "One more.\n")
+    with pytest.raises(elmore.InputError, match="complete with 3 sentences, but the text has more"):
+        elmore.embed_file(text, output, model=model, resume=True)
+    Path(text).write_text(TEXT.replace("rates", "taxes"))
+    with pytest.raises(elmore.InputError, match=r"the first 3 lines of .* embedded before"):
+        elmore.embed_file(text, output, model=model, resume=True)
+    assert output.read_bytes() == before
+
+
+def test_inputs_are_not_overwritten(text: str, model: str, embedder: Embedder) -> None:
     Path("weights.h5").write_text("precious")
     with pytest.raises(elmore.InputError, match=r"weights.h5 would replace the input weights.h5"):
         elmore.embed_file(text, "weights.h5", model="weights.h5", overwrite=True)
     Path("text.npz").write_text(TEXT)
-    with pytest.raises(elmore.InputError, match="would replace the input"):
-        elmore.embed_file("text.npz", "text.npz", model=model, overwrite=True)
+    for loaded in (model, embedder):
+        with pytest.raises(elmore.InputError, match="would replace the input"):
+            elmore.embed_file("text.npz", "text.npz", model=loaded, overwrite=True)
     assert Path("weights.h5").read_text() == "precious"
     assert Path("text.npz").read_text() == TEXT
 
@@ -262,7 +281,7 @@ def test_inputs_are_not_overwritten(text: str, model: str) -> None:
     ("arguments", "message"),
     [
         ({"output": "v.csv"}, "expected a name that ends in .parquet, .arrow"),
-        ({"output": "text.txt"}, "expected a name that ends in"),
+        ({"output": "text.txt"}, "would replace the input text.txt"),
         ({"output": "existing.h5"}, "existing.h5 exists already"),
         ({"output": "folder.h5", "overwrite": True}, "folder.h5 is a directory; expected the name"),
         ({"text": "."}, "is a directory; expected a text file"),

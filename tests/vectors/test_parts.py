@@ -12,8 +12,10 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import h5py
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -570,15 +572,75 @@ def test_file_is_on_disk_before_it_is_visible(
     assert synchronized.count("output.npz") == 2
 
 
-def test_existing_file_is_replaced_only_by_a_complete_one(tmp_path: Path) -> None:
-    path = tmp_path / "v.npz"
-    path.write_text("precious")
+@every_format
+def test_existing_file_is_replaced_only_by_a_complete_one(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"v{suffix}"
+    write_vectors(path, all_rows, FORM, settings={"layers": "top"})
+    before = path.read_bytes()
     with pytest.raises(InputError, match=r"exists already.*overwrite"):
         write_vectors(path, all_rows, FORM)
     with pytest.raises(KeyboardInterrupt):
         write_vectors(path, fail_at(9, KeyboardInterrupt), FORM, overwrite=True)
-    assert path.read_text() == "precious"
+    assert path.read_bytes() == before
     write_vectors(path, all_rows, FORM, resume=True, overwrite=True)
+    assert path.read_bytes() != before
+    assert_complete(path)
+
+
+def write_without_elmore(path: Path) -> None:
+    """Write a file of another program in the same format."""
+    match path.suffix:
+        case ".parquet":
+            pq.write_table(pa.table({"score": [1.0]}), path)
+        case ".arrow":
+            write_arrow(path, FORM.schema, [to_batch(ROWS, FORM)])
+        case ".h5":
+            with h5py.File(path, "w") as file:
+                file["0"] = np.zeros(3)
+        case ".npz":
+            np.savez(path, scores=np.zeros(3))
+
+
+@every_format
+@pytest.mark.parametrize("write", [write_without_elmore, lambda path: path.write_text("precious")])
+def test_files_of_other_programs_are_not_replaced(
+    tmp_path: Path, suffix: str, write: Callable[[Path], object]
+) -> None:
+    path = tmp_path / f"v{suffix}"
+    write(path)
+    before = path.read_bytes()
+    for resume in (False, True):
+        with pytest.raises(InputError, match=r"elmore did not write .*, so it is not replaced"):
+            write_vectors(path, fail_at(0, AssertionError), FORM, resume=resume, overwrite=True)
+        assert path.read_bytes() == before
+    with pytest.raises(InputError, match="exists already"):
+        write_vectors(path, fail_at(0, AssertionError), FORM, resume=True)
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+@every_format
+def test_complete_output_is_resumed_without_work(
+    tmp_path: Path, suffix: str, interrupted: bool
+) -> None:
+    path, settings = tmp_path / f"v{suffix}", {"layers": "top"}
+    if interrupted:
+        with pytest.raises(KeyboardInterrupt):
+            write_vectors(path, fail_at(30, KeyboardInterrupt), FORM, settings=settings)
+    write_vectors(path, all_rows, FORM, settings=settings, resume=True)
+    before = path.read_bytes()
+    text: list[Saved] = []
+
+    def no_rows(saved: Saved) -> Iterator[tuple[VectorRow, Saved]]:
+        text.append(saved)
+        return iter(())
+
+    assert write_vectors(path, no_rows, FORM, settings=settings, resume=True) == 50
+    assert text == [Saved(50, 500, 50)]  # the caller checks the text of all rows
+    with pytest.raises(InputError, match="has layers = 'top', not 'all'"):
+        write_vectors(path, no_rows, FORM, settings={"layers": "all"}, resume=True)
+    with pytest.raises(InputError, match="is complete with 50 sentences, but the text has more"):
+        write_vectors(path, lambda saved: [(ROWS[0], saved)], FORM, settings=settings, resume=True)
+    assert path.read_bytes() == before
     assert_complete(path)
 
 

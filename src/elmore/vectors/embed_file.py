@@ -60,8 +60,8 @@ def embed_file(
             does. Slower.
         replace_invalid: Replace bytes that are not UTF-8 by U+FFFD.
         resume: Continue an interrupted run with the same text, weights and settings, if there is
-            one.
-        overwrite: Replace an existing file or interrupted run.
+            one. If it is complete, nothing is computed.
+        overwrite: Replace an existing file that elmore wrote, or an interrupted run.
         progress: Shows progress: called with an iterable and a description, returns an iterable,
             like `tqdm.tqdm`.
         load_options: The other arguments of `load`, such as `tokenizer` and `device`.
@@ -81,10 +81,11 @@ def embed_file(
     if resume and carry_state:
         raise InputError("carry_state rules out resume: an interrupted run does not save its state")
     _check_text(text)
+    files = [load_options.get(name) for name in ("options", "vocab")]
+    inputs = (text, model if isinstance(model, Path | str) else None, *files)
+    refuse_existing(output, overwrite=True, inputs=inputs)
     check_output(output, settings, resume=resume, overwrite=overwrite)
     if isinstance(model, Path | str | None):
-        inputs = (text, model, load_options.get("options"), load_options.get("vocab"))
-        refuse_existing(output, overwrite=True, inputs=inputs)
         from elmore.embedder import load  # PyTorch, once the files are checked
 
         model = load(model, **load_options)
@@ -155,8 +156,8 @@ def _lines_from_window(
             window.append(line)
     if crc32 != saved.text_crc32:
         raise InputError(
-            f"the first {saved.rows:,} lines of {text} are not those of the interrupted run. "
-            "Resume it with the same text, or use the overwrite option to start over."
+            f"the first {saved.rows:,} lines of {text} are not those that were embedded before. "
+            "Resume with the same text, or use the overwrite option to start over."
         )
     yield from window
     empty = not saved.rows

@@ -27,7 +27,7 @@ import pyarrow as pa
 from elmore.atomic import atomic_file, lock, naming, refuse_existing, remove_leftovers_in
 from elmore.errors import InputError
 from elmore.schema import read_json
-from elmore.vectors.formats import FORMATS
+from elmore.vectors.formats import FORMATS, RECORD, read_record
 from elmore.vectors.rows import VectorForm, VectorRow, to_batch
 
 BATCH_BYTES = 2**24
@@ -38,7 +38,7 @@ QUEUE_BYTES = 2**28
 """Batches that wait for the disk."""
 SYNC_SECONDS = 60.0
 """A run of this time is synchronized to disk. A shorter one is often faster to repeat."""
-_RECORD = "run.json"
+_RUN = "run.json"
 
 
 class Saved(NamedTuple):
@@ -75,8 +75,8 @@ def write_vectors(
         rows_after: Called with what an interrupted run has saved; raises if its text differs.
         form: The shape and type of the vectors.
         settings: What the vectors depend on: a run is resumed only if they are the same.
-        resume: Continue an interrupted run, if there is one.
-        overwrite: Replace a file, or an interrupted run, at `path`.
+        resume: Continue an interrupted run, if there is one. A complete output is only checked.
+        overwrite: Replace a file that elmore wrote, or an interrupted run, at `path`.
         progress: Shows the conversion of the parts to the format of the file.
 
     Raises:
@@ -84,10 +84,11 @@ def write_vectors(
     """
     settings = {**(settings or {}), **form._asdict()}
     with lock(path), naming(path):
-        check_output(path, settings, resume=resume, overwrite=overwrite)
+        record = check_output(path, settings, resume=resume, overwrite=overwrite)
+        if "saved" in record:
+            return _check_text(path, rows_after, Saved(*record["saved"]))
         run = _Run(path, form)
         remove_leftovers_in(run.folder)
-        record = _read_record(run.folder) if resume else {}
         result = record.get("result")
         if result is None or not (path.exists() or (run.folder / result["file"]).exists()):
             result = run.compute(rows_after, record, settings, progress)
@@ -95,30 +96,49 @@ def write_vectors(
         return result["rows"]
 
 
-def check_output(path: Path, settings: Mapping[str, Any], *, resume: bool, overwrite: bool) -> None:
-    """Raise if `write_vectors` would refuse these arguments."""
+def check_output(
+    path: Path, settings: Mapping[str, Any], *, resume: bool, overwrite: bool
+) -> dict[str, Any]:
+    """Raise if `write_vectors` would refuse these arguments.
+
+    Returns:
+        The record of the run to resume, or of the complete output if there is nothing to resume;
+        empty if a new run has to be started.
+    """
     if path.suffix not in FORMATS:
         raise InputError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
     folder = _folder(path)
     record = {} if overwrite and not resume else _read_record(folder)
+    if not record and resume and not overwrite:
+        record = read_record(path) or {}
     result = record.get("result")
     # A run that was killed after it had moved its result may be resumed.
-    if not (resume and result and not (folder / result["file"]).exists()):
-        refuse_existing(path, overwrite=overwrite)
-    if not record:
-        return
-    if not resume:
+    is_complete = "saved" in record or (result and not (folder / result["file"]).exists())
+    if not (resume and is_complete):
+        refuse_existing(path, overwrite=overwrite, is_own=lambda file: bool(read_record(file)))
+    if record and not resume:
         raise InputError(
             f"{folder} holds an interrupted run. Use the resume option to continue it, or the "
             "overwrite option to start over."
         )
-    for name, value in settings.items():
+    for name, value in settings.items() if record else ():
         before = record["settings"].get(name)
         if before != value:
             raise InputError(
-                f"the interrupted run in {folder} has {name} = {before!r}, not {value!r}. Resume "
-                "it with the same settings, or use the overwrite option to start over."
+                f"the earlier run for {path} has {name} = {before!r}, not {value!r}. Resume it "
+                "with the same settings, or use the overwrite option to start over."
             )
+    return record
+
+
+def _check_text(path: Path, rows_after: RowsAfter, saved: Saved) -> int:
+    """Return the number of rows of a complete output; raise unless they are all of the text."""
+    if next(iter(rows_after(saved._replace(window_start=saved.rows))), None):
+        raise InputError(
+            f"{path} is complete with {saved.rows:,} sentences, but the text has more. Use the "
+            "overwrite option to start over."
+        )
+    return saved.rows
 
 
 def _folder(path: Path) -> Path:
@@ -130,7 +150,7 @@ def _read_record(folder: Path) -> dict[str, Any]:
 
     Without a run, return an empty record.
     """
-    path = folder / _RECORD
+    path = folder / _RUN
     if not path.exists():
         return {}
     record = read_json(path, "the settings of a run")
@@ -167,15 +187,14 @@ class _Run:
             record = {"id": secrets.token_hex(8), "settings": settings}
             self._write_record(record)
         saved = self._keep_intact(record["id"])
-        count = saved.rows
         began = time.monotonic()
         number = 1 + int(self._parts()[-1].stem) if saved.rows else 0
         part = self.folder / f"{number:06}.arrow"
+        last = saved
         try:
-            with _BackgroundWriter(part, self._form.schema) as writer:
+            with _BackgroundWriter(part, self._schema(settings=settings)) as writer:
                 for batch, last in _batches(rows_after(saved), self._form):
                     writer.write(batch, {"run": record["id"], "saved": json.dumps(last)})
-                    count = last.rows
         except BaseException:
             if next(self._intact_batches(record["id"]), None) is None:
                 self.remove()
@@ -184,18 +203,18 @@ class _Run:
         output = part
         if saved.rows or suffix != ".arrow":
             output = self.folder / f"output{suffix}"
-            batches: Iterable[pa.RecordBatch] = self._read(record["id"], count)
+            batches: Iterable[pa.RecordBatch] = self._read(record["id"], last.rows)
             if progress is not None:
                 batches = progress(batches, f"batches converted to {suffix}")
             try:
-                FORMATS[suffix](output, self._form.schema, batches)
+                FORMATS[suffix](output, self._schema(settings=settings, saved=last), batches)
             except BaseException:
                 output.unlink(missing_ok=True)
                 raise
         if saved.rows or self._path.exists() or time.monotonic() - began > SYNC_SECONDS:
             with output.open("rb+") as file:
                 os.fsync(file.fileno())  # a power failure must not cost a file that is visible
-        result = {"file": output.name, "rows": count}
+        result = {"file": output.name, "rows": last.rows}
         self._write_record({**record, "result": result})
         return result
 
@@ -207,13 +226,16 @@ class _Run:
 
     def remove(self) -> None:
         """Delete our files, and the folder unless it has others."""
-        for file in (*self._parts(), *self.folder.glob("output.*"), self.folder / _RECORD):
+        for file in (*self._parts(), *self.folder.glob("output.*"), self.folder / _RUN):
             file.unlink(missing_ok=True)  # the record last: until then, the run can be resumed
         with suppress(OSError):
             self.folder.rmdir()
 
+    def _schema(self, **record: Any) -> pa.Schema:
+        return self._form.schema.with_metadata({RECORD: json.dumps(record)})
+
     def _write_record(self, record: Mapping[str, Any]) -> None:
-        with atomic_file(self.folder / _RECORD) as temporary:
+        with atomic_file(self.folder / _RUN) as temporary:
             temporary.write_text(json.dumps(record, indent=2), encoding="utf-8")
 
     def _parts(self) -> list[Path]:
