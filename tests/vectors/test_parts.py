@@ -235,6 +235,23 @@ def test_unreadable_record_of_a_run_is_reported(tmp_path: Path, record: str) -> 
     assert_complete(path)
 
 
+def test_every_damaged_byte_of_the_record_is_found(tmp_path: Path) -> None:
+    """With another id of the run, its parts would be deleted."""
+    path = tmp_path / "v.npz"
+    with pytest.raises(KeyboardInterrupt):
+        write_vectors(path, fail_at(30, KeyboardInterrupt), FORM, settings={"layers": 2})
+    record = tmp_path / "v.npz.parts" / "run.json"
+    content = record.read_bytes()
+    for place in range(len(content)):
+        if not content[place : place + 1].isspace():  # other white space may be valid JSON, too
+            record.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+            with pytest.raises(InputError, match=r"run.json is (damaged|not JSON)"):
+                write_vectors(path, all_rows, FORM, settings={"layers": 2}, resume=True)
+    record.write_bytes(content)
+    write_vectors(path, all_rows, FORM, settings={"layers": 2}, resume=True)
+    assert_complete(path)
+
+
 def interrupt_three_times(path: Path) -> list[Path]:
     """Write parts with rows up to about 15, 30 and 45; return them."""
     for stop in (15, 30, 45):

@@ -154,13 +154,16 @@ def _read_record(folder: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     record = read_json(path, "the settings of a run")
-    result = record.get("result") or {"file": "", "rows": 0}
-    complete = {"id", "settings"} <= record.keys() and isinstance(record["settings"], dict)
-    if not (complete and isinstance(result, dict) and {"file", "rows"} <= result.keys()):
+    if record.pop("crc32", None) != _record_crc32(record):
         raise InputError(
-            f"{path} is from another version of elmore. Use the overwrite option to start over."
+            f"{path} is damaged, or from another version of elmore. Use the overwrite option to "
+            "start over."
         )
     return record
+
+
+def _record_crc32(record: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(record, sort_keys=True).encode())
 
 
 class _Run:
@@ -236,7 +239,8 @@ class _Run:
 
     def _write_record(self, record: Mapping[str, Any]) -> None:
         with atomic_file(self.folder / _RUN) as temporary:
-            temporary.write_text(json.dumps(record, indent=2), encoding="utf-8")
+            checked = {**record, "crc32": _record_crc32(record)}
+            temporary.write_text(json.dumps(checked, indent=2), encoding="utf-8")
 
     def _parts(self) -> list[Path]:
         return sorted(self.folder.glob("[0-9]*.arrow"))
