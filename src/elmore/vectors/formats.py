@@ -22,6 +22,7 @@ from h5py import h5d, h5p, h5s, h5t
 
 from elmore.errors import InputError
 from elmore.vectors.rows import VectorRow, from_batch
+from elmore.vectors.signals import deferred_signals
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer  # in collections.abc from Python 3.12 on
@@ -56,17 +57,24 @@ def write_hdf5(path: Path, schema: pa.Schema, batches: Batches) -> None:
     One dataset per sentence, named by its line number, and `sentence_to_index`, a JSON object that
     maps each sentence to the name of its dataset.
     """
-    with _HDF5File(path) as disk, TemporaryFile(dir=path.parent) as index:
+    with (
+        deferred_signals() as handle_signals,  # the HDF5 library calls Python code of `disk`
+        _HDF5File(path) as disk,
+        TemporaryFile(dir=path.parent) as index,
+    ):
         # The names in an older group are one block in memory, which grows with every dataset.
         with h5py.File(disk, "w", libver=("v108", "v108")) as file:
             separator = "{"
-            for row in _rows(batches):
-                disk.check()
-                _add_dataset(file, str(row.id), row.vectors)
-                # As in AllenNLP, the last of equal sentences counts: JSON parsers keep that one.
-                entry = f'{separator}{json.dumps(" ".join(row.tokens))}: "{row.id}"'
-                index.write(entry.encode())
-                separator = ", "
+            for batch in batches:
+                handle_signals()
+                for row in from_batch(batch):
+                    disk.check()
+                    _add_dataset(file, str(row.id), row.vectors)
+                    # As in AllenNLP, the last of equal sentences counts: JSON parsers keep that
+                    # one.
+                    entry = f'{separator}{json.dumps(" ".join(row.tokens))}: "{row.id}"'
+                    index.write(entry.encode())
+                    separator = ", "
             index.write(b"}" if index.tell() else b"{}")
             _add_index(file, disk, index)
             if record := _record(schema):

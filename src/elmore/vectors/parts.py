@@ -10,16 +10,14 @@ these parts are converted to the output; an .arrow output of an uninterrupted ru
 import json
 import os
 import secrets
-import signal
-import threading
 import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -29,6 +27,7 @@ from elmore.errors import InputError
 from elmore.schema import read_json
 from elmore.vectors.formats import FORMATS, RECORD, read_record
 from elmore.vectors.rows import VectorForm, VectorRow, to_batch
+from elmore.vectors.signals import deferred_signals
 
 BATCH_BYTES = 2**24
 """Size of a record batch, and of a row group."""
@@ -318,30 +317,6 @@ def _batches(
         yield to_batch(batch, form), saved
 
 
-@contextmanager
-def _deferred_signals() -> Iterator[None]:
-    """Handle signals after the block.
-
-    A handler that raises, as that of Ctrl-C, can interrupt the code of a lock between taking it and
-    entering its block. The lock is then never released, and the threads that need it hang.
-    """
-    received: list[tuple[int, FrameType | None]] = []
-    handlers: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-            if callable(signal.getsignal(number)) and number not in handlers:
-                handlers[number] = signal.signal(
-                    number, lambda number, frame: received.append((number, frame))
-                )
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    for number, frame in received:
-        handlers[number](number, frame)
-
-
 class _BackgroundWriter:
     """Appends record batches to an Arrow file in a thread, while more are computed."""
 
@@ -363,7 +338,7 @@ class _BackgroundWriter:
         trace: TracebackType | None,
     ) -> None:
         """Write what is queued, after an error of the caller too, and finish the file."""
-        with _deferred_signals():
+        with deferred_signals():
             try:
                 while self._queue:
                     self._wait()
@@ -376,7 +351,7 @@ class _BackgroundWriter:
 
     def write(self, batch: pa.RecordBatch, metadata: dict[str, str]) -> None:
         """Add a batch to the queue; wait while the queue is full. Its checksum is added to it."""
-        with _deferred_signals():
+        with deferred_signals():
             while self._queue and (
                 self._queue[0][1].done() or self._queued_bytes + batch.nbytes > QUEUE_BYTES
             ):
