@@ -22,7 +22,7 @@ from elmore.checkpoint.directory import (
     read_softmax,
     read_tokenization,
 )
-from elmore.checkpoint.hash import hash_weights
+from elmore.checkpoint.hash import hash_weights, hash_words
 from elmore.errors import InputError
 from elmore.text.tokenize import Tokenization
 from elmore.text.vocabulary import Vocabulary
@@ -107,26 +107,27 @@ def read_pretrained(
             folder = weights
             config = read_config(folder)
             bilm, provenance = read_directory(folder), config["provenance"]
-            weights_hash = config.get("weights_hash")
+            weights_hash, vocabulary_hash = map(config.get, ("weights_hash", "vocabulary_hash"))
             tokenization = read_tokenization(folder)
         else:
             # h5py is slow to import.
-            from elmore.checkpoint.hdf5 import read_hdf5, read_hdf5_tokenization
+            from elmore.checkpoint.hdf5 import read_hdf5, read_hdf5_text
 
             folder = weights.parent
             settings = Path(options) if options else _find_options(weights)
             bilm = read_hdf5(weights, settings)
             provenance = {"weights": weights.name, "options": settings.name}
-            weights_hash, tokenization = None, read_hdf5_tokenization(settings)
+            weights_hash, (tokenization, vocabulary_hash) = None, read_hdf5_text(settings)
         size = bilm.config.vocab_size
         if vocab is not None and size is None:
             raise InputError(f"{vocab}: this model reads characters and needs no vocabulary")
         vocabulary, softmax = None, None
         if with_softmax and (folder / SOFTMAX).is_file():
-            vocabulary = _read_vocabulary(folder / VOCABULARY)
+            vocabulary = _read_vocabulary(folder / VOCABULARY, vocabulary_hash)
             softmax = read_softmax(folder, len(vocabulary), bilm.config.dim)
         elif size is not None:
-            vocabulary = _read_vocabulary(Path(vocab) if vocab else folder / VOCABULARY, size)
+            file = Path(vocab) if vocab else folder / VOCABULARY
+            vocabulary = _read_vocabulary(file, vocabulary_hash, size)
         weights_hash = weights_hash or hash_weights(bilm.state_dict())
         return Pretrained(bilm, vocabulary, provenance, softmax, weights_hash, tokenization)
 
@@ -222,7 +223,7 @@ def _find_options(weights: Path) -> Path:
     )
 
 
-def _read_vocabulary(path: Path, size: int | None = None) -> Vocabulary:
+def _read_vocabulary(path: Path, expected_hash: str | None, size: int | None = None) -> Vocabulary:
     """Read the vocabulary of a softmax or, with `size`, of a word-input model."""
     if not path.is_file():
         raise InputError(
@@ -236,5 +237,10 @@ def _read_vocabulary(path: Path, size: int | None = None) -> Vocabulary:
         raise InputError(
             f"{path} has {len(vocabulary)} words; the embedding table of the model has {size}. "
             "Do the two files belong together?"
+        )
+    if expected_hash not in (None, hash_words(vocabulary)):
+        raise InputError(
+            f"{path} is damaged, or the vocabulary of another model: its words differ from those "
+            "that elmore wrote. Copy or convert the model again."
         )
     return vocabulary

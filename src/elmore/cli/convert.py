@@ -61,7 +61,7 @@ def convert(
                 refuse_existing(vocab_output, overwrite=overwrite, inputs=inputs)
                 with atomic_file(vocab_output) as temporary:
                     saved.vocabulary.write(temporary)
-            write_hdf5(saved.bilm, output, options_output, saved.tokenization)
+            write_hdf5(saved.bilm, output, options_output, saved.tokenization, saved.vocabulary)
         print(f"{output}, {options_output}")
         return
     if output.suffix in _FILE_SUFFIXES:

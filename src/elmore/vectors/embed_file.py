@@ -4,6 +4,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -92,9 +93,13 @@ def embed_file(
     elif load_options:
         names = ", ".join(load_options)
         raise InputError(f"an Embedder is loaded already; pass {names} to load")
+    from elmore.checkpoint.hash import hash_json, hash_words
+
     embedder, words, began = model, 0, time.monotonic()
     settings |= {
         "weights_hash": embedder.weights_hash,
+        "config_hash": hash_json(asdict(embedder.config)),
+        "vocabulary_hash": embedder.vocabulary and hash_words(embedder.vocabulary),
         "tokenizer": embedder.tokenizer,
         "language": embedder.language,
         "precision": embedder.precision,
