@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -16,6 +17,7 @@ import pytest
 import elmore
 from elmore.checkpoint.directory import write_directory
 from elmore.cli import _ARGUMENTS
+from elmore.text.vocabulary import Vocabulary
 from tests.cli.conftest import assert_rejected
 
 TEXT = "The bank raised its rates.\n\nHe sat by the bank of the river.\n"
@@ -332,6 +334,30 @@ def test_convert_overwrites_models_only(run, folder: Path) -> None:
     assert Path("own/model.safetensors").stat().st_size < 0.6 * len(
         before[Path("own/model.safetensors")]
     )
+
+
+def test_convert_overwrites_only_hdf5_files_of_elmore(run, folder: Path) -> None:
+    """Oracle: the files before the command."""
+    words = Vocabulary(["<S>", "</S>", "<UNK>", "bank"])
+    bilm = elmore.BiLM(replace(elmore.BiLMConfig.tiny(), vocab_size=4))
+    write_directory(bilm, Path("words"), vocabulary=words)
+    convert = ("convert", "words", "-o", "out/w.hdf5")
+    assert run(*convert).code == 0
+    assert_rejected(run(*convert), "w.hdf5 exists already")
+    assert run(*convert, "--overwrite").code == 0
+    with h5py.File("other.hdf5", "w") as file:
+        file["scores"] = [1.0, 2.0]
+    for name, content in {
+        "w.hdf5": Path("other.hdf5").read_bytes(),
+        "options.json": b'{"lstm": {}}',
+        "vocab.txt": b"my\nown\nwords\n",
+    }.items():
+        own = Path("out", name).read_bytes()
+        Path("out", name).write_bytes(content)
+        before = {path: path.read_bytes() for path in Path("out").iterdir()}
+        assert_rejected(run(*convert, "--overwrite"), f"elmore did not write {Path('out', name)}")
+        assert before == {path: path.read_bytes() for path in Path("out").iterdir()}
+        Path("out", name).write_bytes(own)
 
 
 def test_info_describes_a_model(run, folder: Path) -> None:

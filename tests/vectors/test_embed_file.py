@@ -4,6 +4,7 @@ import gzip
 import io
 import random
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -218,6 +219,11 @@ def test_run_with_other_weights_or_another_version_is_not_resumed(
     text: str, model: str, interrupted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other model has the same path and the same sizes."""
+    same = elmore.load(model).bilm
+    clipped = BiLM(replace(same.config, cell_clip=1.0))
+    clipped.load_state_dict(same.state_dict())
+    with pytest.raises(elmore.InputError, match="has config_hash = '"):
+        elmore.embed_file(text, interrupted, model=Embedder(clipped), resume=True)
     other = Embedder(elmore.BiLM(elmore.BiLMConfig.tiny()))
     other.save(model, overwrite=True)
     with pytest.raises(elmore.InputError, match="has weights_hash = '"):

@@ -310,6 +310,31 @@ def write_hdf5(
             temporary.write_bytes(file.id.get_file_image())
 
 
+def wrote_weights(path: Path) -> bool:
+    """Return whether `write_hdf5` has written an HDF5 file."""
+    try:
+        with h5py.File(path) as file:
+            return HASH in file.attrs
+    except OSError:
+        return False
+
+
+def wrote_options(path: Path) -> bool:
+    """Return whether `write_hdf5` has written an options.json."""
+    try:
+        return OPTIONS_HASH in read_json(path, "ELMo's options.json")
+    except InputError:
+        return False
+
+
+def wrote_vocabulary(path: Path, options: Path) -> bool:
+    """Return whether a vocabulary is the one that belongs to an options.json of `write_hdf5`."""
+    try:
+        return read_hdf5_text(options)[1] == hash_words(Vocabulary.read(path))
+    except InputError:
+        return False
+
+
 def _with_all_projections(bilm: BiLM) -> tuple[BiLMConfig, dict[str, Tensor]]:
     """Replace projections that the model lacks by identities, because AllenNLP requires them."""
     config = bilm.config
