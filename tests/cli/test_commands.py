@@ -293,7 +293,7 @@ def test_convert_rejects_invalid_input_and_keeps_existing_files(run, folder: Pat
     )
     Path("not.hdf5").write_text("no")
     assert_rejected(
-        run("convert", "not.hdf5", "options.json", "-o", "x"), "options.json is not JSON"
+        run("convert", "not.hdf5", "options.json", "-o", "x"), "is neither an HDF5 file nor an"
     )
     assert not Path("x").exists()
     assert Path("options.json").read_text() == "precious"

@@ -33,6 +33,7 @@ SHIPPED = Path(elmore.__file__).with_name("models")
 DEFAULT_MODEL = "en"
 CARD = "README.md"
 
+_MODELS = "a directory written by elmore, HDF5 weights, a directory or an archive with either"
 _TASK = "task.json"  # in the folder of a trained task, which has no config.json
 _WEIGHTS = (".hdf5", ".h5")
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
@@ -111,8 +112,15 @@ def read_pretrained(
             tokenization = read_tokenization(folder)
         else:
             # h5py is slow to import.
+            import h5py
+
             from elmore.checkpoint.hdf5 import read_hdf5, read_hdf5_text
 
+            if weights.is_file() and not h5py.is_hdf5(weights):
+                raise InputError(
+                    f"{weights} is neither an HDF5 file nor an archive ({', '.join(_ARCHIVES)}); "
+                    f"expected {_MODELS}"
+                )
             folder = weights.parent
             settings = Path(options) if options else _find_options(weights)
             bilm = read_hdf5(weights, settings)
@@ -137,9 +145,8 @@ def _extracted(path: Path) -> Iterator[Path]:
     """Yield the path itself or, for an archive, a temporary directory with its files."""
     if not path.exists():
         raise InputError(
-            f"{path}: no such model; expected a directory written by elmore, HDF5 weights, a "
-            f"directory or an archive with either, or {DEFAULT_MODEL} for the included English "
-            "model"
+            f"{path}: no such model; expected {_MODELS}, or {DEFAULT_MODEL} for the included "
+            "English model"
         )
     if not path.is_file() or not path.name.endswith(_ARCHIVES):
         yield path
@@ -151,7 +158,10 @@ def _extracted(path: Path) -> Iterator[Path]:
             if isinstance(error, OSError) and error.errno:  # a full disk, for example
                 raise
             raise InputError(f"{path} is not a readable archive ({error})") from error
-        yield Path(folder)
+        try:
+            yield Path(folder)
+        except InputError as error:  # name the member of the archive instead of a temporary file
+            raise InputError(str(error).replace(folder, str(path))) from None
 
 
 def _extract(path: Path, folder: str) -> None:
