@@ -107,8 +107,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
     try:
         with naming(path):
             yield temporary
-            with temporary.open("rb+") as file:
-                os.fsync(file.fileno())  # on disk before the rename makes it visible
+            _synchronize(temporary)
             temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -123,6 +122,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     temporary.mkdir(parents=True)
     try:
         yield temporary
+        for file in filter(Path.is_file, temporary.rglob("*")):
+            _synchronize(file)
         if path.exists():
             path.replace(previous)  # rename cannot replace a folder that is not empty
         try:
@@ -173,6 +174,12 @@ def _delete(paths: Iterable[Path]) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
+
+
+def _synchronize(path: Path) -> None:
+    """Write a file to disk, before a rename makes it visible."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
 
 
 def _temporary_name(path: Path) -> Path:
