@@ -18,8 +18,8 @@ from elmore.inference.fetch import Fetcher
 from elmore.inference.word_cache import WordCache
 from elmore.text.sentences import BOS_WORD, EOS_WORD, EncodeWords, add_boundaries
 
-WINDOW_WORDS = 2**19
-"""Size of a window, see `SentenceRunner.stream_windows`: a few seconds of tokenization."""
+WINDOW_WORDS = 2**20
+"""Size of a window, see `SentenceRunner.stream_windows`. Smaller ones encode more words again."""
 _BATCHES_AHEAD = {"cuda": 2}  # computed while the caller works with an earlier one; else none
 
 Select = Callable[[Float[Tensor, "J N D"]], Float[Tensor, "*J N D"]]
