@@ -49,7 +49,7 @@ Progress = Callable[[Iterator[Any]], Iterator[Any]]
 
 BOS, EOS = range(2)
 _SPECIAL_WORDS = (BOS_WORD, EOS_WORD, UNK_WORD)
-_FORMAT = 3  # increase when the encoding of a text changes, so that cached corpora are not reused
+_FORMAT = 4  # increase when the encoding of a text changes, so that cached corpora are not reused
 _LINES_PER_CHUNK = 1000
 _WORDS_PER_CHUNK = 1 << 16
 _TOKENS_PER_CHUNK = 1 << 24
