@@ -28,6 +28,31 @@ def test_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
     assert names(tmp_path / "deep") == {"f"}
 
 
+def test_files_are_on_disk_before_they_are_visible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: the files that are synchronized before the rename."""
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("needs /proc")
+    synchronized: set[str] = set()
+
+    def fsync(number: int) -> None:
+        assert not any(path.exists() for path in (tmp_path / "f", tmp_path / "d"))
+        synchronized.add(Path(f"/proc/self/fd/{number}").resolve().name)
+
+    monkeypatch.setattr("os.fsync", fsync)
+    with atomic_folder(tmp_path / "d") as temporary:
+        (temporary / "inner").mkdir()
+        (temporary / "config.toml").write_text("x")
+        (temporary / "inner" / "weights").write_text("x")
+    assert synchronized == {"config.toml", "weights"}
+    (tmp_path / "d").rename(tmp_path / "moved")
+    with atomic_file(tmp_path / "f") as temporary:
+        temporary.write_text("x")
+        name = temporary.name
+    assert name in synchronized
+
+
 def test_failed_write_keeps_the_old_content(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("old")
     (tmp_path / "d").mkdir()
@@ -64,11 +89,18 @@ def test_failed_rename_restores_the_old_folder(
 def test_only_empty_folders_may_be_replaced_without_overwrite(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "f").touch()
-    refuse_existing(tmp_path / "empty", overwrite=False)
+    refuse_existing(tmp_path / "empty", overwrite=False, contents=("run.json",))
     refuse_existing(tmp_path / "nothing", overwrite=False)
     refuse_existing(tmp_path / "f", overwrite=True)
     with pytest.raises(InputError, match="f exists already"):
         refuse_existing(tmp_path / "f", overwrite=False)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_folders_are_not_replaced_by_files(tmp_path: Path, overwrite: bool) -> None:
+    (tmp_path / "results.h5").mkdir()
+    with pytest.raises(InputError, match=r"results.h5 is a directory; expected the name of a file"):
+        refuse_existing(tmp_path / "results.h5", overwrite=overwrite)
 
 
 def test_overwrite_replaces_only_folders_of_the_same_kind(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ Both are written under a temporary name next to their destination and renamed at
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from glob import escape
@@ -26,21 +26,25 @@ def refuse_existing(
     overwrite: bool,
     contents: Sequence[str] = (),
     inputs: Iterable[Path | str | None] = (),
+    is_own: Callable[[Path], bool] = lambda _: True,
 ) -> None:
     """Raise `InputError` if writing to `path` would delete anything but an older output.
 
-    Empty folders may always be replaced.
+    Empty folders may always be replaced by folders.
 
     Args:
         path: The file or folder to write.
         overwrite: Replace an older output.
-        contents: For a folder, patterns of the names of all files that elmore writes to it. The
-            first file must be there, and others than these must not.
+        contents: To write a folder, patterns of the names of all files that elmore writes to it.
+            The first file must be there, and others than these must not.
         inputs: Files and folders that are read; None is ignored.
+        is_own: To write a file, whether elmore wrote the one that exists.
     """
     for file in (Path(name) for name in inputs if name is not None):
         if file.exists() and file.resolve().is_relative_to(path.resolve()):
             raise InputError(f"{path} would replace the input {file}. Choose another name.")
+    if not contents and path.is_dir():
+        raise InputError(f"{path} is a directory; expected the name of a file")
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not overwrite:
@@ -49,6 +53,11 @@ def refuse_existing(
             "it."
         )
     if not contents:
+        if not is_own(path):
+            raise InputError(
+                f"elmore did not write {path}, or it is damaged, so it is not replaced. Choose "
+                "another name, or delete the file."
+            )
         return
     if not (path / contents[0]).is_file():
         raise InputError(
@@ -98,8 +107,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
     try:
         with naming(path):
             yield temporary
-            with temporary.open("rb+") as file:
-                os.fsync(file.fileno())  # on disk before the rename makes it visible
+            _synchronize(temporary)
             temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -114,6 +122,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     temporary.mkdir(parents=True)
     try:
         yield temporary
+        for file in filter(Path.is_file, temporary.rglob("*")):
+            _synchronize(file)
         if path.exists():
             path.replace(previous)  # rename cannot replace a folder that is not empty
         try:
@@ -164,6 +174,12 @@ def _delete(paths: Iterable[Path]) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
+
+
+def _synchronize(path: Path) -> None:
+    """Write a file to disk, before a rename makes it visible."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
 
 
 def _temporary_name(path: Path) -> Path:

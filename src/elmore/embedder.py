@@ -21,7 +21,7 @@ from elmore.checkpoint.hash import hash_weights
 from elmore.checkpoint.pretrained import Pretrained, read_pretrained
 from elmore.errors import InputError
 from elmore.inference import new_engine
-from elmore.inference.batches import Embedded, SentenceRunner
+from elmore.inference.batches import Embedded, Select, SentenceRunner
 from elmore.inference.engine import without_autograd
 from elmore.text.characters import encode_words
 from elmore.text.sentences import (
@@ -213,21 +213,45 @@ class Embedder:
         The arguments are those of `embed`. From a GPU, the vectors of a batch are views of one
         block of memory: copy those that you keep.
         """
+        _check_iterable(sentences)
+        runner, select, max_words = self._prepare(layers, batch_words, dtype)
+        tokenized = self._tokenize(sentences)
+        if carry_state:
+            return runner.stream_with_state(tokenized, select)
+        return runner.stream(tokenized, select, max_words=max_words)
+
+    def stream_windows(
+        self,
+        sentences: Iterable[str | Sentence],
+        *,
+        layers: Layers = "all",
+        dtype: Dtype = "float32",
+        skip: int = 0,
+    ) -> Iterator[tuple[int, int, Embedded]]:
+        """Yield what `stream` does, so that an interrupted run can be continued with equal bits.
+
+        Each sentence comes after its index and the index of the first sentence of its window. To
+        continue after sentence n, pass the sentences from the start of its window on, and skip
+        those up to n. On other hardware or with another number of threads, rounding may differ.
+        """
+        runner, select, max_words = self._prepare(layers, None, dtype)
+        tokenized = self._tokenize(sentences)
+        return runner.stream_windows(tokenized, select, max_words=max_words, skip=skip)
+
+    def _prepare(
+        self, layers: Layers, batch_words: int | None, dtype: Dtype
+    ) -> tuple[SentenceRunner, Select, int]:
+        """Check the arguments of a stream; return those of its runner."""
         check_layers(layers, self.num_layers)
         check_dtype(dtype)
-        _check_iterable(sentences)
         if batch_words is not None and batch_words < 1:
             raise InputError(f"batch_words must be at least 1, got {batch_words}")
-        runner = self._runner
-        runner.engine.check_process()
+        self._runner.engine.check_process()
 
         def select(every: Float[Tensor, "J N D"]) -> Tensor:
             return _select(every, layers).to(getattr(torch, dtype))
 
-        tokenized = self._tokenize(sentences)
-        if carry_state:
-            return runner.stream_with_state(tokenized, select)
-        return runner.stream(tokenized, select, max_words=batch_words or self._batch_words())
+        return self._runner, select, batch_words or self._batch_words()
 
     def sentence_vectors(
         self,

@@ -10,6 +10,7 @@ import struct
 import tarfile
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -18,6 +19,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.bilm.softmax import Softmax
 from elmore.checkpoint.directory import write_directory
@@ -113,9 +115,57 @@ def test_a_damaged_softmax_is_refused(bilm: BiLM, tmp_path: Path) -> None:
             read_pretrained(model, with_softmax=True)
 
 
+@pytest.mark.parametrize("kind", ["config.json", "options.json"])
+def test_changed_settings_are_refused(
+    tmp_path: Path, folder: Path, weights: Path, kind: str
+) -> None:
+    """Changes every digit and every letter of values that weights fit just as well."""
+    file = folder / kind if kind == "config.json" else weights.with_name(kind)
+    expected = read_pretrained(file.parent).bilm.config
+    original = file.read_text()
+    end = original.find('"provenance"')
+    refusals = 0
+    for place in range(len(original) if end < 0 else end):
+        if original[place].isalnum():
+            changed = "4" if original[place].isdigit() else "x"
+            file.write_text(original[:place] + changed + original[place + 1 :])
+            try:
+                assert read_pretrained(file.parent).bilm.config == expected
+            except InputError as error:
+                refusals += "is damaged: its settings differ from those" in str(error)
+    assert refusals > 3
+    file.write_text(original.replace("3.0", "2.5"))
+    refused(file.parent, rf"{kind} is damaged: .* If you changed them yourself, delete")
+    key = "settings_hash" if kind == "config.json" else "elmore_options_hash"
+    edit_json(file, lambda settings: settings.pop(key))
+    assert read_pretrained(file.parent).bilm.config.cell_clip == 2.5
+
+
+def test_a_changed_vocabulary_is_refused(bilm: BiLM, tmp_path: Path) -> None:
+    words = Vocabulary(["<S>", "</S>", "<UNK>", "bank"])
+    softmax = Softmax(dim=bilm.config.dim, vocab_size=4)
+    write_directory(bilm, tmp_path / "lm", vocabulary=words, softmax=softmax)
+    reader = BiLM(replace(BiLMConfig.tiny(), vocab_size=4))
+    write_directory(reader, tmp_path / "words", vocabulary=words)
+    write_hdf5(
+        reader, tmp_path / "hdf5" / "w.hdf5", tmp_path / "hdf5" / "options.json", vocabulary=words
+    )
+    words.write(tmp_path / "hdf5" / "vocab.txt")
+    for name in ("lm", "words", "hdf5"):
+        file = tmp_path / name / "vocab.txt"
+        text = file.read_text()
+        file.write_bytes(text.replace("\n", "\r\n").encode())  # other line ends do no harm
+        read_pretrained(tmp_path / name, with_softmax=True)
+        file.write_text(text.replace("bank", "tank"))
+        with pytest.raises(InputError, match=r"vocab.txt is damaged, or the vocabulary of another"):
+            read_pretrained(tmp_path / name, with_softmax=True)
+
+
 def test_models_without_a_hash_are_loaded(folder: Path, weights: Path) -> None:
     """As written by earlier versions and by other programs."""
     edit_json(folder / "config.json", lambda config: config.pop("weights_hash"))
+    edit_json(folder / "config.json", lambda config: config.pop("settings_hash"))
+    edit_json(weights.with_name("options.json"), lambda o: o.pop("elmore_options_hash"))
     with h5py.File(weights, "r+") as file:
         del file.attrs["elmore_weights_hash"]
     read_pretrained(folder)

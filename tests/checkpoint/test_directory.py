@@ -31,6 +31,7 @@ def edit_config(directory: Path, **changes: object) -> None:
     file = directory / "config.json"
     config = json.loads(file.read_text())
     config["bilm"] |= changes
+    del config["settings_hash"]
     file.write_text(json.dumps(config))
 
 

@@ -2,9 +2,12 @@
 
 import shutil
 import tarfile
+import tempfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from elmore.checkpoint import pretrained
@@ -144,3 +147,31 @@ def test_a_folder_of_several_models_is_rejected(release: Release, tmp_path: Path
     write_directory(bilm, tmp_path / "runs" / "b")
     with pytest.raises(InputError, match=r"runs contains several models \(a, b\); pass the path"):
         load(tmp_path / "runs")
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "vectors.parquet", "weights.hdf5"])
+def test_error_for_other_files_says_what_is_expected(tmp_path: Path, name: str) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / name)
+    message = rf"{name} is neither an HDF5 file nor an archive \(.zip, .* expected a directory"
+    with pytest.raises(InputError, match=message):
+        read_pretrained(tmp_path / name)
+
+
+@pytest.mark.parametrize("kind", ["zip", "gztar"])
+@pytest.mark.parametrize(
+    "damaged", ["release/options.json", "release/weights.hdf5", "own/config.json"]
+)
+def test_errors_inside_archives_name_the_archive_and_its_member(
+    release: Release, tmp_path: Path, kind: str, damaged: str
+) -> None:
+    root = Path(damaged).parts[0]
+    if root == "own":
+        write_directory(read_hdf5(release.weights_file, release.options_file), tmp_path / "own")
+    file = tmp_path / damaged
+    assert file.exists()
+    file.write_bytes(b"{")
+    archive = shutil.make_archive(str(tmp_path / "model"), kind, tmp_path, root)
+    with pytest.raises(InputError) as error:
+        read_pretrained(archive)
+    assert f"{archive}/{damaged}" in str(error.value)
+    assert tempfile.gettempdir() + "/elmore-" not in str(error.value)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -16,6 +17,7 @@ import pytest
 import elmore
 from elmore.checkpoint.directory import write_directory
 from elmore.cli import _ARGUMENTS
+from elmore.text.vocabulary import Vocabulary
 from tests.cli.conftest import assert_rejected
 
 TEXT = "The bank raised its rates.\n\nHe sat by the bank of the river.\n"
@@ -71,11 +73,16 @@ def test_embed_applies_its_options(run, folder: Path) -> None:
 
 
 def test_embed_overwrites_only_with_the_option(run, folder: Path) -> None:
+    embed = ("embed", "text.txt", "-m", "model", "-o")
     Path("v.parquet").write_text("precious")
-    assert_rejected(run("embed", "text.txt", "-m", "model", "-o", "v.parquet"), "exists already")
+    assert_rejected(run(*embed, "v.parquet"), "exists already")
+    assert_rejected(run(*embed, "v.parquet", "--overwrite"), "elmore did not write v.parquet")
     assert Path("v.parquet").read_text() == "precious"
-    assert run("embed", "text.txt", "-m", "model", "-o", "v.parquet", "--overwrite").code == 0
-    assert len(list(elmore.read_vectors("v.parquet"))) == 3
+    assert run(*embed, "own.parquet").code == 0
+    before = Path("own.parquet").read_bytes()
+    assert_rejected(run(*embed, "own.parquet"), "exists already")
+    assert run(*embed, "own.parquet", "--overwrite", "--layers", "top").code == 0
+    assert Path("own.parquet").read_bytes() != before
 
 
 def test_embed_reads_standard_input(folder: Path) -> None:
@@ -231,6 +238,11 @@ def test_resumed_embed_equals_an_uninterrupted_run(folder: Path, signum: signal.
     report = json.loads(done.stdout)
     assert report["sentences"] == count
     assert report["words"] < count * 7  # the rest was computed before the interruption
+    requeued = [*embed, "-o", "v.parquet", "--resume"]
+    again = subprocess.run(requeued, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    assert again.stdout == "v.parquet is complete: 2,000 sentences\n"
+    assert subprocess.run([*requeued, "--dtype", "float16"], check=False).returncode == 2
     rows = list(elmore.read_vectors("v.parquet"))
     expected = elmore.load("model").embed(lines, layers="top")
     assert [row.id for row in rows] == list(range(count))
@@ -281,7 +293,7 @@ def test_convert_rejects_invalid_input_and_keeps_existing_files(run, folder: Pat
     )
     Path("not.hdf5").write_text("no")
     assert_rejected(
-        run("convert", "not.hdf5", "options.json", "-o", "x"), "options.json is not JSON"
+        run("convert", "not.hdf5", "options.json", "-o", "x"), "is neither an HDF5 file nor an"
     )
     assert not Path("x").exists()
     assert Path("options.json").read_text() == "precious"
@@ -322,6 +334,30 @@ def test_convert_overwrites_models_only(run, folder: Path) -> None:
     assert Path("own/model.safetensors").stat().st_size < 0.6 * len(
         before[Path("own/model.safetensors")]
     )
+
+
+def test_convert_overwrites_only_hdf5_files_of_elmore(run, folder: Path) -> None:
+    """Oracle: the files before the command."""
+    words = Vocabulary(["<S>", "</S>", "<UNK>", "bank"])
+    bilm = elmore.BiLM(replace(elmore.BiLMConfig.tiny(), vocab_size=4))
+    write_directory(bilm, Path("words"), vocabulary=words)
+    convert = ("convert", "words", "-o", "out/w.hdf5")
+    assert run(*convert).code == 0
+    assert_rejected(run(*convert), "w.hdf5 exists already")
+    assert run(*convert, "--overwrite").code == 0
+    with h5py.File("other.hdf5", "w") as file:
+        file["scores"] = [1.0, 2.0]
+    for name, content in {
+        "w.hdf5": Path("other.hdf5").read_bytes(),
+        "options.json": b'{"lstm": {}}',
+        "vocab.txt": b"my\nown\nwords\n",
+    }.items():
+        own = Path("out", name).read_bytes()
+        Path("out", name).write_bytes(content)
+        before = {path: path.read_bytes() for path in Path("out").iterdir()}
+        assert_rejected(run(*convert, "--overwrite"), f"elmore did not write {Path('out', name)}")
+        assert before == {path: path.read_bytes() for path in Path("out").iterdir()}
+        Path("out", name).write_bytes(own)
 
 
 def test_info_describes_a_model(run, folder: Path) -> None:

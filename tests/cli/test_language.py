@@ -72,7 +72,7 @@ def test_another_language_is_used_with_a_warning(run, korean: Path) -> None:
 
 def test_model_without_a_recorded_language_is_english(run, korean: Path) -> None:
     config = json.loads((korean / "config.json").read_text())
-    del config["text"]
+    del config["text"], config["settings_hash"]
     (korean / "config.json").write_text(json.dumps(config))
     elmo = elmore.load(korean)
     assert (elmo.tokenizer, elmo.language) == ("moses", "en")
@@ -96,5 +96,6 @@ def test_unknown_languages_are_rejected(run, korean: Path) -> None:
     ):  # fmt: skip
         assert_rejected(run(*command, "--language", "xx"), "unknown language 'xx'")
     config = json.loads((korean / "config.json").read_text())
-    (korean / "config.json").write_text(json.dumps(config | {"text": {"language": "xx"}}))
+    changes = {"text": {"language": "xx"}, "settings_hash": None}
+    (korean / "config.json").write_text(json.dumps(config | changes))
     assert_rejected(run("perplexity", "ko", "ko.txt"), "unknown language 'xx'")

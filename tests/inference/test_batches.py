@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+import elmore
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.embedder import Embedder
 from elmore.inference import batches
-from elmore.inference.batches import Batch, split
+from elmore.inference.batches import Batch, SentenceRunner, split
 from elmore.inference.fetch import Fetcher
+from elmore.inference.word_cache import WordCache
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -46,6 +48,42 @@ def test_streamed_vectors_equal_those_of_embed(
     assert [tokens for tokens, _ in streamed] == sentences
     for (_, a), b in zip(streamed, expected, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.parametrize("ahead", [0, 2])
+def test_stream_continues_from_the_start_of_any_window_with_the_same_bits(
+    embedder: Embedder, ahead: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: the vectors of the whole text."""
+    monkeypatch.setitem(batches._BATCHES_AHEAD, "cpu", ahead)
+    monkeypatch.setattr(batches, "WINDOW_WORDS", 120)
+    monkeypatch.setitem(elmore.embedder._BATCH_WORDS, "cpu", 40)
+    sentences = random_sentences(60)
+    expected = list(embedder.stream_windows(sentences))
+    assert [index for index, _, _ in expected] == list(range(60))
+    assert [tokens for _, _, (tokens, _) in expected] == sentences
+    for (_, _, (_, a)), b in zip(expected, embedder.embed(sentences), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+    assert len({window_start for _, window_start, _ in expected}) > 4
+    run = SentenceRunner._run
+    computed: list[int] = []
+
+    def count_and_run(self: SentenceRunner, batch: Batch, words: WordCache[str]) -> torch.Tensor:
+        computed.append(len(batch.lengths))
+        return run(self, batch, words)
+
+    monkeypatch.setattr(SentenceRunner, "_run", count_and_run)
+    longest = max(len(batch.lengths) for batch in split(sentences, 40))
+    for next_index in range(1, 60):
+        start = expected[next_index - 1][1]
+        computed.clear()
+        rest = embedder.stream_windows(sentences[start:], skip=next_index - start)
+        for (i, window, (_, a)), (j, other_window, (_, b)) in zip(
+            rest, expected[next_index:], strict=True
+        ):
+            assert (start + i, start + window) == (j, other_window)
+            assert a.tobytes() == b.tobytes()
+        assert sum(computed) < 60 - next_index + longest  # others are only read
 
 
 @pytest.mark.parametrize("ahead", [0, 2])

@@ -1,7 +1,10 @@
 """Oracle: `Embedder.embed` of the same sentences."""
 
+import gzip
 import io
+import random
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -9,9 +12,15 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import torch
 
 import elmore
-from elmore.embedder import Embedder
+from elmore.bilm.config import BiLMConfig
+from elmore.bilm.model import BiLM
+from elmore.embedder import Embedder, Precision
+from elmore.inference import batches, word_cache
+from elmore.inference.packed import int8_supported
+from elmore.vectors import parts
 
 TEXT = "The bank raised its rates.\n\nHe sat by the bank of the river.\n"
 
@@ -134,6 +143,60 @@ def test_resumed_run_equals_an_uninterrupted_one(
         np.testing.assert_allclose(row.vectors, vectors, atol=1e-6)
 
 
+@pytest.fixture(scope="module")
+def packed_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose products are large enough for the packed CPU engine."""
+    torch.manual_seed(0)
+    config = BiLMConfig(char_dim=4, filters=((1, 8), (3, 24)), dim=64, cell_dim=1024)
+    path = tmp_path_factory.mktemp("packed") / "model"
+    Embedder(BiLM(config), device="cpu").save(path)
+    return path
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "h5", "npz"])
+def test_killed_and_resumed_run_has_the_same_bits(
+    tmp_path: Path,
+    packed_model: Path,
+    suffix: str,
+    precision: Precision,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Batches, windows and the word cache are small, so that kills hit all of their boundaries."""
+    if precision == "int8" and not int8_supported():
+        pytest.skip("needs FBGEMM")
+    monkeypatch.setitem(elmore.embedder._BATCH_WORDS, "cpu", 50)
+    monkeypatch.setattr(batches, "WINDOW_WORDS", 200, raising=False)
+    monkeypatch.setattr(word_cache, "_MAX_ROWS", 60)
+    monkeypatch.setattr(parts, "BATCH_BYTES", 1)
+    rng = random.Random(0)
+    words = ["".join(rng.choices("abcdefg", k=rng.randrange(1, 12))) for _ in range(150)]
+    lines = [" ".join(rng.choices(words, k=rng.randrange(25))) for _ in range(120)]
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(lines))
+    options = {"device": "cpu", "tokenizer": "whitespace", "precision": precision}
+    elmo = elmore.load(packed_model, **options)
+    expected = tmp_path / f"uninterrupted.{suffix}"
+    elmore.embed_file(text, expected, model=elmo)
+    actual = tmp_path / f"resumed.{suffix}"
+    saved = 0
+    for count in (1, 2, 29, 40, 7):
+
+        def kill(items: Iterable[Any], _: str, count: int = count) -> Iterator[Any]:
+            yield from islice(items, count)
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            elmore.embed_file(text, actual, model=elmo, resume=True, progress=kill)
+        saved += count
+    result = elmore.embed_file(text, actual, model=packed_model, resume=True, **options)
+    assert result.words == sum(len(line.split()) for line in lines[saved:])
+    rows = zip(elmore.read_vectors(actual), elmore.read_vectors(expected), strict=True)
+    for row, uninterrupted in rows:
+        assert row.tokens == uninterrupted.tokens
+        assert row.vectors.tobytes() == uninterrupted.vectors.tobytes(), row.id
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -156,6 +219,11 @@ def test_run_with_other_weights_or_another_version_is_not_resumed(
     text: str, model: str, interrupted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other model has the same path and the same sizes."""
+    same = elmore.load(model).bilm
+    clipped = BiLM(replace(same.config, cell_clip=1.0))
+    clipped.load_state_dict(same.state_dict())
+    with pytest.raises(elmore.InputError, match="has config_hash = '"):
+        elmore.embed_file(text, interrupted, model=Embedder(clipped), resume=True)
     other = Embedder(elmore.BiLM(elmore.BiLMConfig.tiny()))
     other.save(model, overwrite=True)
     with pytest.raises(elmore.InputError, match="has weights_hash = '"):
@@ -173,7 +241,7 @@ def test_run_with_other_weights_or_another_version_is_not_resumed(
 def test_run_of_another_text_is_not_resumed(
     text: str, model: str, interrupted: str, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    message = "the first 2 lines of .* are not those of the interrupted run"
+    message = "the first 2 lines of .* are not those that were embedded before"
     Path(text).write_text(other)
     with pytest.raises(elmore.InputError, match=message):
         elmore.embed_file(text, interrupted, model=model, resume=True)
@@ -184,13 +252,32 @@ def test_run_of_another_text_is_not_resumed(
     assert elmore.embed_file(text, interrupted, model=model, resume=True).sentences == 3
 
 
-def test_inputs_are_not_overwritten(text: str, model: str) -> None:
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "h5", "npz"])
+def test_complete_output_is_resumed_without_work(text: str, model: str, suffix: str) -> None:
+    output = Path(f"v.{suffix}")
+    elmore.embed_file(text, output, model=model)
+    before = output.read_bytes()
+    result = elmore.embed_file(text, output, model=model, resume=True)
+    assert (result.sentences, result.words) == (3, 0)
+    with pytest.raises(elmore.InputError, match="has layers = 'all', not 'top'"):
+        elmore.embed_file(text, output, model=model, layers="top", resume=True)
+    Path(text).write_text(TEXT + "One more.\n")
+    with pytest.raises(elmore.InputError, match="complete with 3 sentences, but the text has more"):
+        elmore.embed_file(text, output, model=model, resume=True)
+    Path(text).write_text(TEXT.replace("rates", "taxes"))
+    with pytest.raises(elmore.InputError, match=r"the first 3 lines of .* embedded before"):
+        elmore.embed_file(text, output, model=model, resume=True)
+    assert output.read_bytes() == before
+
+
+def test_inputs_are_not_overwritten(text: str, model: str, embedder: Embedder) -> None:
     Path("weights.h5").write_text("precious")
     with pytest.raises(elmore.InputError, match=r"weights.h5 would replace the input weights.h5"):
         elmore.embed_file(text, "weights.h5", model="weights.h5", overwrite=True)
     Path("text.npz").write_text(TEXT)
-    with pytest.raises(elmore.InputError, match="would replace the input"):
-        elmore.embed_file("text.npz", "text.npz", model=model, overwrite=True)
+    for loaded in (model, embedder):
+        with pytest.raises(elmore.InputError, match="would replace the input"):
+            elmore.embed_file("text.npz", "text.npz", model=loaded, overwrite=True)
     assert Path("weights.h5").read_text() == "precious"
     assert Path("text.npz").read_text() == TEXT
 
@@ -200,8 +287,9 @@ def test_inputs_are_not_overwritten(text: str, model: str) -> None:
     ("arguments", "message"),
     [
         ({"output": "v.csv"}, "expected a name that ends in .parquet, .arrow"),
-        ({"output": "text.txt"}, "expected a name that ends in"),
+        ({"output": "text.txt"}, "would replace the input text.txt"),
         ({"output": "existing.h5"}, "existing.h5 exists already"),
+        ({"output": "folder.h5", "overwrite": True}, "folder.h5 is a directory; expected the name"),
         ({"text": "."}, "is a directory; expected a text file"),
         ({"text": "empty.txt"}, "empty.txt is empty; expected one sentence per line"),
         ({"resume": True, "carry_state": True}, "carry_state rules out resume"),
@@ -212,10 +300,25 @@ def test_invalid_arguments_are_rejected_before_the_model_is_loaded(
 ) -> None:
     Path("existing.h5").write_text("precious")
     Path("empty.txt").touch()
+    Path("folder.h5").mkdir()
     with pytest.raises(elmore.InputError, match=message) as error:
         elmore.embed_file(**{"text": text, "output": "v.parquet", "model": "any", **arguments})
     assert "--" not in str(error.value)
-    assert {path.name for path in Path().iterdir()} == {"text.txt", "existing.h5", "empty.txt"}
+    assert {path.name for path in Path().iterdir()} == {
+        "text.txt", "existing.h5", "empty.txt", "folder.h5",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "name"), [("-", "standard input"), ("e.gz", "e.gz")])
+def test_empty_standard_input_and_archives_are_rejected(
+    tmp_path: Path, embedder: Embedder, text: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("e.gz").write_bytes(gzip.compress(b""))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
+    with pytest.raises(elmore.InputError, match=f"^{name} is empty; expected one sentence per"):
+        elmore.embed_file(text, "v.h5", model=embedder)
+    assert [path.name for path in Path().iterdir()] == ["e.gz"]
 
 
 @pytest.mark.usefixtures("no_loading")

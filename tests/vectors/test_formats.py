@@ -1,11 +1,14 @@
 """Vector file formats. Oracles: pyarrow, h5py and NumPy, which read the files without elmore."""
 
 import json
+import signal
 import subprocess
 import sys
 import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import h5py
@@ -16,7 +19,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from elmore.errors import InputError
-from elmore.vectors.formats import FORMATS, read_vectors, write_arrow, write_hdf5, write_parquet
+from elmore.vectors.formats import (
+    FORMATS,
+    _HDF5File,
+    read_vectors,
+    write_arrow,
+    write_hdf5,
+    write_parquet,
+)
 from elmore.vectors.rows import VectorForm, VectorRow, to_batch
 from tests.vectors.test_rows import FORMS, SENTENCES, assert_same_rows, make_rows, values_of
 
@@ -94,6 +104,46 @@ def test_long_sentence_is_written(tmp_path: Path, suffix: str) -> None:
     for row in rows:
         assert actual[row.id][0] == row.tokens
         np.testing.assert_array_equal(actual[row.id][1], row.vectors, strict=True)
+
+
+def test_signals_never_interrupt_the_hdf5_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sends a signal in each write of the library, up to the last one, when the file is closed."""
+    form = VectorForm(2, 3, "float32")
+    groups = [make_rows([["He", "sat"], ["."]], form), make_rows([["Yes"]], form, first=2)]
+    writes_left = 0
+    handled: list[str] = []
+    write_all = _HDF5File.write
+
+    def interrupt(*_: object) -> None:
+        handled.append("in a write" if in_write else "later")
+        raise KeyboardInterrupt
+
+    def write_and_signal(self: _HDF5File, data: bytes) -> int:
+        nonlocal writes_left, in_write
+        writes_left -= 1
+        in_write = True
+        if not writes_left:
+            signal.raise_signal(signal.SIGTERM)
+        in_write = False
+        return write_all(self, data)
+
+    in_write = False
+    monkeypatch.setattr(_HDF5File, "write", write_and_signal)
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        for number in count(1):
+            writes_left = number
+            with suppress(KeyboardInterrupt):
+                write(tmp_path / "v.h5", groups, form)
+            if writes_left > 0:
+                break
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert handled == ["later"] * (number - 1)
+    assert number > 10
+    assert sorted(with_h5py(tmp_path / "v.h5")) == [0, 1, 2]
 
 
 def test_arrow_and_parquet_have_the_same_columns(tmp_path: Path) -> None:

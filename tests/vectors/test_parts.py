@@ -12,8 +12,10 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import h5py
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -39,15 +41,18 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "BATCH_BYTES", 2500)  # bytes of about five rows
 
 
-def all_rows(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
+def all_rows(saved: Saved) -> Iterator[tuple[VectorRow, Saved]]:
     assert saved.text_crc32 == 10 * saved.rows
-    return ((row, 10 * (row.id + 1)) for row in ROWS[saved.rows :])
+    assert saved.window_start == 2 * saved.rows
+    return (
+        (row, Saved(row.id + 1, 10 * (row.id + 1), 2 * (row.id + 1))) for row in ROWS[saved.rows :]
+    )
 
 
 def fail_at(stop: int, error: type[BaseException]) -> parts.RowsAfter:
     """Yield the rows before `stop`, then raise an error."""
 
-    def rows(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
+    def rows(saved: Saved) -> Iterator[tuple[VectorRow, Saved]]:
         yield from islice(all_rows(saved), stop - saved.rows)
         raise error("interrupted")
 
@@ -90,7 +95,7 @@ def test_interrupted_run_is_resumed(
     path = tmp_path / f"v{suffix}"
     starts: list[int] = []
 
-    def rest(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
+    def rest(saved: Saved) -> Iterator[tuple[VectorRow, Saved]]:
         starts.append(saved.rows)
         return all_rows(saved)
 
@@ -189,7 +194,7 @@ def test_part_damaged_during_the_run_is_detected(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         write_vectors(path, fail_at(30, KeyboardInterrupt), FORM)
 
-    def rows(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
+    def rows(saved: Saved) -> Iterator[tuple[VectorRow, Saved]]:
         yield from all_rows(saved)
         (tmp_path / "v.npz.parts" / "000000.arrow").write_bytes(b"")
 
@@ -227,6 +232,23 @@ def test_unreadable_record_of_a_run_is_reported(tmp_path: Path, record: str) -> 
         with pytest.raises(InputError, match=r"run.json is "):
             write_vectors(path, all_rows, FORM, resume=resume)
     write_vectors(path, all_rows, FORM, overwrite=True)
+    assert_complete(path)
+
+
+def test_every_damaged_byte_of_the_record_is_found(tmp_path: Path) -> None:
+    """With another id of the run, its parts would be deleted."""
+    path = tmp_path / "v.npz"
+    with pytest.raises(KeyboardInterrupt):
+        write_vectors(path, fail_at(30, KeyboardInterrupt), FORM, settings={"layers": 2})
+    record = tmp_path / "v.npz.parts" / "run.json"
+    content = record.read_bytes()
+    for place in range(len(content)):
+        if not content[place : place + 1].isspace():  # other white space may be valid JSON, too
+            record.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+            with pytest.raises(InputError, match=r"run.json is (damaged|not JSON)"):
+                write_vectors(path, all_rows, FORM, settings={"layers": 2}, resume=True)
+    record.write_bytes(content)
+    write_vectors(path, all_rows, FORM, settings={"layers": 2}, resume=True)
     assert_complete(path)
 
 
@@ -280,8 +302,8 @@ def test_parts_of_another_run_are_ignored(tmp_path: Path) -> None:
         write_vectors(path, fail_at(15, KeyboardInterrupt), FORM)
     wrong = [row._replace(vectors=row.vectors + 1) for row in ROWS]
 
-    def rows(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
-        yield from ((row, 0) for row in wrong[saved.rows :])
+    def rows(saved: Saved) -> Iterator[tuple[VectorRow, Saved]]:
+        yield from ((row, Saved(row.id + 1, 0, 0)) for row in wrong[saved.rows :])
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -335,7 +357,7 @@ def test_published_file_that_was_moved_away_is_computed_again(
 def test_output_that_is_being_written_is_locked(tmp_path: Path) -> None:
     path = tmp_path / "v.arrow"
 
-    def rows(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
+    def rows(saved: Saved) -> Iterator[tuple[VectorRow, Saved]]:
         for resume in (False, True):
             with pytest.raises(InputError, match="another process is writing to"):
                 write_vectors(path, all_rows, FORM, resume=resume, overwrite=True)
@@ -375,7 +397,7 @@ def slowly(items):
 formats.from_batch = lambda batch: slowly(convert(batch))
 print("started", flush=True)
 def rows_after(saved):
-    return ((row, 0) for row in slowly(rows[saved.rows:]))
+    return ((row, parts.Saved(row.id + 1, 0, 0)) for row in slowly(rows[saved.rows:]))
 parts.write_vectors(Path(sys.argv[1]), rows_after, form, resume=True)
 """
 
@@ -541,7 +563,7 @@ def test_batch_is_complete_after_a_time_limit(
     monkeypatch.setattr(parts, "BATCH_BYTES", 10**9)
     for seconds, count in ((0.0, 50), (1000.0, 1)):
         monkeypatch.setattr(parts, "BATCH_SECONDS", seconds)
-        assert len(list(parts._batches(all_rows(Saved(0, 0)), FORM))) == count
+        assert len(list(parts._batches(all_rows(Saved(0, 0, 0)), FORM))) == count
 
 
 def test_file_is_on_disk_before_it_is_visible(
@@ -567,15 +589,75 @@ def test_file_is_on_disk_before_it_is_visible(
     assert synchronized.count("output.npz") == 2
 
 
-def test_existing_file_is_replaced_only_by_a_complete_one(tmp_path: Path) -> None:
-    path = tmp_path / "v.npz"
-    path.write_text("precious")
+@every_format
+def test_existing_file_is_replaced_only_by_a_complete_one(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"v{suffix}"
+    write_vectors(path, all_rows, FORM, settings={"layers": "top"})
+    before = path.read_bytes()
     with pytest.raises(InputError, match=r"exists already.*overwrite"):
         write_vectors(path, all_rows, FORM)
     with pytest.raises(KeyboardInterrupt):
         write_vectors(path, fail_at(9, KeyboardInterrupt), FORM, overwrite=True)
-    assert path.read_text() == "precious"
+    assert path.read_bytes() == before
     write_vectors(path, all_rows, FORM, resume=True, overwrite=True)
+    assert path.read_bytes() != before
+    assert_complete(path)
+
+
+def write_without_elmore(path: Path) -> None:
+    """Write a file of another program in the same format."""
+    match path.suffix:
+        case ".parquet":
+            pq.write_table(pa.table({"score": [1.0]}), path)
+        case ".arrow":
+            write_arrow(path, FORM.schema, [to_batch(ROWS, FORM)])
+        case ".h5":
+            with h5py.File(path, "w") as file:
+                file["0"] = np.zeros(3)
+        case ".npz":
+            np.savez(path, scores=np.zeros(3))
+
+
+@every_format
+@pytest.mark.parametrize("write", [write_without_elmore, lambda path: path.write_text("precious")])
+def test_files_of_other_programs_are_not_replaced(
+    tmp_path: Path, suffix: str, write: Callable[[Path], object]
+) -> None:
+    path = tmp_path / f"v{suffix}"
+    write(path)
+    before = path.read_bytes()
+    for resume in (False, True):
+        with pytest.raises(InputError, match=r"elmore did not write .*, so it is not replaced"):
+            write_vectors(path, fail_at(0, AssertionError), FORM, resume=resume, overwrite=True)
+        assert path.read_bytes() == before
+    with pytest.raises(InputError, match="exists already"):
+        write_vectors(path, fail_at(0, AssertionError), FORM, resume=True)
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+@every_format
+def test_complete_output_is_resumed_without_work(
+    tmp_path: Path, suffix: str, interrupted: bool
+) -> None:
+    path, settings = tmp_path / f"v{suffix}", {"layers": "top"}
+    if interrupted:
+        with pytest.raises(KeyboardInterrupt):
+            write_vectors(path, fail_at(30, KeyboardInterrupt), FORM, settings=settings)
+    write_vectors(path, all_rows, FORM, settings=settings, resume=True)
+    before = path.read_bytes()
+    text: list[Saved] = []
+
+    def no_rows(saved: Saved) -> Iterator[tuple[VectorRow, Saved]]:
+        text.append(saved)
+        return iter(())
+
+    assert write_vectors(path, no_rows, FORM, settings=settings, resume=True) == 50
+    assert text == [Saved(50, 500, 50)]  # the caller checks the text of all rows
+    with pytest.raises(InputError, match="has layers = 'top', not 'all'"):
+        write_vectors(path, no_rows, FORM, settings={"layers": "all"}, resume=True)
+    with pytest.raises(InputError, match="is complete with 50 sentences, but the text has more"):
+        write_vectors(path, lambda saved: [(ROWS[0], saved)], FORM, settings=settings, resume=True)
+    assert path.read_bytes() == before
     assert_complete(path)
 
 

@@ -24,7 +24,7 @@ from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.bilm.softmax import Softmax
 from elmore.checkpoint.build import build
-from elmore.checkpoint.hash import hash_weights
+from elmore.checkpoint.hash import hash_json, hash_weights, hash_words
 from elmore.errors import InputError
 from elmore.schema import from_mapping, read_json
 from elmore.text.tokenize import Tokenization
@@ -100,6 +100,7 @@ def write_directory(
         "text": tokenization and asdict(tokenization),
         "provenance": dict(provenance or {}),
     }
+    config["settings_hash"] = _hash_settings(config)
     state = _state_dict(bilm, dtype)
     config["weights_hash"] = hash_weights(state)
     for name, tensors in _shards(state, max_file_bytes):
@@ -109,11 +110,17 @@ def write_directory(
         config["softmax_hash"] = hash_weights(_dequantize(state))
         save_tensors(state, path / SOFTMAX)
     if vocabulary is not None:
+        config["vocabulary_hash"] = hash_words(vocabulary)
         with atomic_file(path / VOCABULARY) as temporary:
             vocabulary.write(temporary)
     with atomic_file(path / CONFIG) as temporary:
         text = json.dumps(config, indent=2, ensure_ascii=False)
         temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def _hash_settings(config: Mapping[str, Any]) -> str:
+    """Return the hash of what config.json says about the model, without its provenance."""
+    return hash_json([config["bilm"], config.get("text")])
 
 
 def _state_dict(module: nn.Module, dtype: str) -> dict[str, Tensor]:
@@ -184,6 +191,11 @@ def read_directory(path: Path) -> BiLM:
         files = sorted(path.glob(_SHARD_PATTERN)) or files
     weights = chain.from_iterable(map(_read_tensors, files))
     config = from_mapping(BiLMConfig, settings["bilm"], f"{path / CONFIG}: bilm")
+    if settings.get("settings_hash") not in (None, _hash_settings(settings)):
+        raise InputError(
+            f"{path / CONFIG} is damaged: its settings differ from those that elmore wrote. Copy "
+            "or convert the model again. If you changed them yourself, delete settings_hash."
+        )
     return build(partial(BiLM, config), weights, str(path / WEIGHTS), settings.get("weights_hash"))
 
 

@@ -1,9 +1,11 @@
-"""A hash that identifies weights by their values."""
+"""Hashes that identify weights, settings and vocabularies by their values."""
 
 import hashlib
+import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +22,21 @@ def hash_weights(state: Mapping[str, Tensor]) -> str:
         lines = [
             f"{n} {tuple(state[n].shape)} {c}\n" for n, c in zip(names, checksums, strict=True)
         ]
-    return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
+    return _sha256("".join(lines))
+
+
+def hash_json(value: Any) -> str:
+    """Return a hash of a JSON value, whatever the order of its keys."""
+    return _sha256(json.dumps(value, sort_keys=True))
+
+
+def hash_words(words: Iterable[str]) -> str:
+    """Return a hash of a vocabulary, whatever the white space in its file."""
+    return hash_json([word.strip() for word in words])
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _crc32(tensor: Tensor) -> int:

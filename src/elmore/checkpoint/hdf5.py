@@ -21,11 +21,12 @@ from elmore.atomic import atomic_file
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.checkpoint.build import build, on_meta_device
-from elmore.checkpoint.hash import hash_weights
+from elmore.checkpoint.hash import hash_json, hash_weights, hash_words
 from elmore.errors import InputError
 from elmore.schema import from_mapping, read_json
 from elmore.text.characters import NUM_CHARACTERS
 from elmore.text.tokenize import Tokenization
+from elmore.text.vocabulary import Vocabulary
 
 
 class Rule(NamedTuple):
@@ -123,8 +124,10 @@ ONLY_CELL = "LSTMCell"
 """HDF5 path of the cell in a one-layer model written by bilm-tf, which cannot read it itself."""
 _MAX_COMPRESSION = 100
 HASH = "elmore_weights_hash"
-_TEXT = "elmore_text"
 """HDF5 attribute of weights that elmore has written: the result of `hash_weights`."""
+OPTIONS_HASH = "elmore_options_hash"
+"""Key of an options.json that elmore has written: the hash of its other keys."""
+_TEXT, _VOCABULARY_HASH = "elmore_text", "elmore_vocabulary_hash"
 
 
 def read_hdf5(weights: Path, options: Path) -> BiLM:
@@ -155,6 +158,11 @@ def _read_bilm(file: h5py.File, settings: Mapping[str, Any], options: Path) -> B
         raise InputError(f"{file.filename}: {link.decode()} is a link; expected ELMo weights")
     cell = CELL if "RNN_0/RNN/MultiRNNCell" in file else ONLY_CELL
     config = config_from_options(settings, options, file, cell)
+    if settings.get(OPTIONS_HASH) not in (None, _hash_options(settings)):
+        raise InputError(
+            f"{options} is damaged: its settings differ from those that elmore wrote. Copy or "
+            f"convert the model again. If you changed them yourself, delete {OPTIONS_HASH}."
+        )
     mapping = list(rules(config, cell))
     missing = [rule.theirs for rule in mapping if rule.theirs not in file]
     if missing:
@@ -252,24 +260,41 @@ def config_from_options(
         raise InputError(f"{path}: {error}") from error
 
 
-def read_hdf5_tokenization(options: Path) -> Tokenization | None:
-    """Read how the training text was tokenized; None for options.json of other programs."""
-    text = read_json(options, "ELMo's options.json").get(_TEXT)
-    return text and from_mapping(Tokenization, text, f"{options}: {_TEXT}")
+def read_hdf5_text(options: Path) -> tuple[Tokenization | None, str | None]:
+    """Read how the training text was tokenized, and the hash of the vocabulary, if it has one.
+
+    Both are None for options.json of other programs.
+    """
+    settings = read_json(options, "ELMo's options.json")
+    text = settings.get(_TEXT)
+    tokenization = text and from_mapping(Tokenization, text, f"{options}: {_TEXT}")
+    return tokenization, settings.get(_VOCABULARY_HASH)
+
+
+def _hash_options(options: Mapping[str, Any]) -> str:
+    return hash_json({key: value for key, value in options.items() if key != OPTIONS_HASH})
 
 
 def write_hdf5(
-    bilm: BiLM, weights: Path, options: Path, tokenization: Tokenization | None = None
+    bilm: BiLM,
+    weights: Path,
+    options: Path,
+    tokenization: Tokenization | None = None,
+    vocabulary: Vocabulary | None = None,
 ) -> None:
     """Write HDF5 weights and options.json that AllenNLP and bilm-tf can read.
 
-    `tokenization` is that of the training text. It is a key of options.json that only elmore reads.
+    `tokenization` is that of the training text. It is a key of options.json that only elmore reads,
+    and so is the hash of `vocabulary`, that of a word-input model.
     """
     config, state = _with_all_projections(bilm)
     read_back: dict[str, Tensor] = {}
     settings = options_from_config(bilm.config)
     if tokenization is not None:
         settings[_TEXT] = asdict(tokenization)
+    if vocabulary is not None:
+        settings[_VOCABULARY_HASH] = hash_words(vocabulary)
+    settings[OPTIONS_HASH] = _hash_options(settings)
     text = json.dumps(settings, indent=2) + "\n"
     # Nested, so that a failure leaves neither file behind.
     with atomic_file(options) as temporary_options, atomic_file(weights) as temporary:
@@ -283,6 +308,31 @@ def write_hdf5(
             file.attrs[HASH] = hash_weights(read_back)  # the biases are rounded
             file.flush()
             temporary.write_bytes(file.id.get_file_image())
+
+
+def wrote_weights(path: Path) -> bool:
+    """Return whether `write_hdf5` has written an HDF5 file."""
+    try:
+        with h5py.File(path) as file:
+            return HASH in file.attrs
+    except OSError:
+        return False
+
+
+def wrote_options(path: Path) -> bool:
+    """Return whether `write_hdf5` has written an options.json."""
+    try:
+        return OPTIONS_HASH in read_json(path, "ELMo's options.json")
+    except InputError:
+        return False
+
+
+def wrote_vocabulary(path: Path, options: Path) -> bool:
+    """Return whether a vocabulary is the one that belongs to an options.json of `write_hdf5`."""
+    try:
+        return read_hdf5_text(options)[1] == hash_words(Vocabulary.read(path))
+    except InputError:
+        return False
 
 
 def _with_all_projections(bilm: BiLM) -> tuple[BiLMConfig, dict[str, Tensor]]:

@@ -22,7 +22,7 @@ from elmore.checkpoint.directory import (
     read_softmax,
     read_tokenization,
 )
-from elmore.checkpoint.hash import hash_weights
+from elmore.checkpoint.hash import hash_weights, hash_words
 from elmore.errors import InputError
 from elmore.text.tokenize import Tokenization
 from elmore.text.vocabulary import Vocabulary
@@ -33,6 +33,7 @@ SHIPPED = Path(elmore.__file__).with_name("models")
 DEFAULT_MODEL = "en"
 CARD = "README.md"
 
+_MODELS = "a directory written by elmore, HDF5 weights, a directory or an archive with either"
 _TASK = "task.json"  # in the folder of a trained task, which has no config.json
 _WEIGHTS = (".hdf5", ".h5")
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
@@ -107,26 +108,34 @@ def read_pretrained(
             folder = weights
             config = read_config(folder)
             bilm, provenance = read_directory(folder), config["provenance"]
-            weights_hash = config.get("weights_hash")
+            weights_hash, vocabulary_hash = map(config.get, ("weights_hash", "vocabulary_hash"))
             tokenization = read_tokenization(folder)
         else:
             # h5py is slow to import.
-            from elmore.checkpoint.hdf5 import read_hdf5, read_hdf5_tokenization
+            import h5py
 
+            from elmore.checkpoint.hdf5 import read_hdf5, read_hdf5_text
+
+            if weights.is_file() and not h5py.is_hdf5(weights):
+                raise InputError(
+                    f"{weights} is neither an HDF5 file nor an archive ({', '.join(_ARCHIVES)}); "
+                    f"expected {_MODELS}"
+                )
             folder = weights.parent
             settings = Path(options) if options else _find_options(weights)
             bilm = read_hdf5(weights, settings)
             provenance = {"weights": weights.name, "options": settings.name}
-            weights_hash, tokenization = None, read_hdf5_tokenization(settings)
+            weights_hash, (tokenization, vocabulary_hash) = None, read_hdf5_text(settings)
         size = bilm.config.vocab_size
         if vocab is not None and size is None:
             raise InputError(f"{vocab}: this model reads characters and needs no vocabulary")
         vocabulary, softmax = None, None
         if with_softmax and (folder / SOFTMAX).is_file():
-            vocabulary = _read_vocabulary(folder / VOCABULARY)
+            vocabulary = _read_vocabulary(folder / VOCABULARY, vocabulary_hash)
             softmax = read_softmax(folder, len(vocabulary), bilm.config.dim)
         elif size is not None:
-            vocabulary = _read_vocabulary(Path(vocab) if vocab else folder / VOCABULARY, size)
+            file = Path(vocab) if vocab else folder / VOCABULARY
+            vocabulary = _read_vocabulary(file, vocabulary_hash, size)
         weights_hash = weights_hash or hash_weights(bilm.state_dict())
         return Pretrained(bilm, vocabulary, provenance, softmax, weights_hash, tokenization)
 
@@ -136,9 +145,8 @@ def _extracted(path: Path) -> Iterator[Path]:
     """Yield the path itself or, for an archive, a temporary directory with its files."""
     if not path.exists():
         raise InputError(
-            f"{path}: no such model; expected a directory written by elmore, HDF5 weights, a "
-            f"directory or an archive with either, or {DEFAULT_MODEL} for the included English "
-            "model"
+            f"{path}: no such model; expected {_MODELS}, or {DEFAULT_MODEL} for the included "
+            "English model"
         )
     if not path.is_file() or not path.name.endswith(_ARCHIVES):
         yield path
@@ -150,7 +158,10 @@ def _extracted(path: Path) -> Iterator[Path]:
             if isinstance(error, OSError) and error.errno:  # a full disk, for example
                 raise
             raise InputError(f"{path} is not a readable archive ({error})") from error
-        yield Path(folder)
+        try:
+            yield Path(folder)
+        except InputError as error:  # name the member of the archive instead of a temporary file
+            raise InputError(str(error).replace(folder, str(path))) from None
 
 
 def _extract(path: Path, folder: str) -> None:
@@ -222,7 +233,7 @@ def _find_options(weights: Path) -> Path:
     )
 
 
-def _read_vocabulary(path: Path, size: int | None = None) -> Vocabulary:
+def _read_vocabulary(path: Path, expected_hash: str | None, size: int | None = None) -> Vocabulary:
     """Read the vocabulary of a softmax or, with `size`, of a word-input model."""
     if not path.is_file():
         raise InputError(
@@ -236,5 +247,10 @@ def _read_vocabulary(path: Path, size: int | None = None) -> Vocabulary:
         raise InputError(
             f"{path} has {len(vocabulary)} words; the embedding table of the model has {size}. "
             "Do the two files belong together?"
+        )
+    if expected_hash not in (None, hash_words(vocabulary)):
+        raise InputError(
+            f"{path} is damaged, or the vocabulary of another model: its words differ from those "
+            "that elmore wrote. Copy or convert the model again."
         )
     return vocabulary

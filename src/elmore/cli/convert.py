@@ -1,6 +1,7 @@
 """`elmore convert`: convert between released files and checkpoint directories."""
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -39,7 +40,12 @@ def convert(
     """
     from elmore.atomic import atomic_file, lock, refuse_existing
     from elmore.checkpoint.directory import VOCABULARY, new_directory, write_directory
-    from elmore.checkpoint.hdf5 import write_hdf5
+    from elmore.checkpoint.hdf5 import (
+        write_hdf5,
+        wrote_options,
+        wrote_vocabulary,
+        wrote_weights,
+    )
     from elmore.checkpoint.pretrained import find_model, read_pretrained
     from elmore.errors import InputError
 
@@ -54,14 +60,15 @@ def convert(
         vocab_output = output.with_name(VOCABULARY)
         with lock(output):
             overwrite = overwrite and output.exists()  # else options.json belongs to other weights
-            refuse_existing(output, overwrite=overwrite, inputs=inputs)
-            refuse_existing(options_output, overwrite=overwrite, inputs=inputs)
+            check = partial(refuse_existing, overwrite=overwrite, inputs=inputs)
+            check(output, is_own=wrote_weights)
+            check(options_output, is_own=wrote_options)
             saved = read_pretrained(model, options=options, vocab=vocab)
             if saved.vocabulary is not None:
-                refuse_existing(vocab_output, overwrite=overwrite, inputs=inputs)
+                check(vocab_output, is_own=partial(wrote_vocabulary, options=options_output))
                 with atomic_file(vocab_output) as temporary:
                     saved.vocabulary.write(temporary)
-            write_hdf5(saved.bilm, output, options_output, saved.tokenization)
+            write_hdf5(saved.bilm, output, options_output, saved.tokenization, saved.vocabulary)
         print(f"{output}, {options_output}")
         return
     if output.suffix in _FILE_SUFFIXES:

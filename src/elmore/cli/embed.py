@@ -66,9 +66,13 @@ def embed(
         raise
     if json_output:
         print(json.dumps(result._asdict() | {"file": str(result.file)}))
-    else:
-        speed = result.words / max(result.seconds, 1e-9)
-        print(
-            f"{result.sentences:,} sentence{'s' if result.sentences != 1 else ''} -> {result.file} "
-            f"({result.words:,} words in {result.seconds:.1f} s, {speed:,.0f} words/s)"
-        )
+        return
+    sentences = f"{result.sentences:,} sentence{'s' if result.sentences != 1 else ''}"
+    if resume and not result.words:
+        print(f"{result.file} is complete: {sentences}")
+        return
+    speed = result.words / max(result.seconds, 1e-9)
+    print(
+        f"{sentences} -> {result.file} "
+        f"({result.words:,} words in {result.seconds:.1f} s, {speed:,.0f} words/s)"
+    )

@@ -18,6 +18,8 @@ from elmore.inference.fetch import Fetcher
 from elmore.inference.word_cache import WordCache
 from elmore.text.sentences import BOS_WORD, EOS_WORD, EncodeWords, add_boundaries
 
+WINDOW_WORDS = 2**20
+"""Size of a window, see `SentenceRunner.stream_windows`. Smaller ones encode more words again."""
 _BATCHES_AHEAD = {"cuda": 2}  # computed while the caller works with an earlier one; else none
 
 Select = Callable[[Float[Tensor, "J N D"]], Float[Tensor, "*J N D"]]
@@ -55,6 +57,7 @@ class SentenceRunner:
 
     def __init__(self, engine: Engine, encode_words: EncodeWords) -> None:
         self.engine = engine
+        self._encode_words = encode_words
         self.words: WordCache[str] = WordCache(engine, encode_words)
         with without_autograd(engine.device):
             table, table_rows = self.words.look_up([BOS_WORD, EOS_WORD])
@@ -66,7 +69,49 @@ class SentenceRunner:
         self, sentences: Iterable[list[str]], select: Select, *, max_words: int
     ) -> Iterator[Embedded]:
         """Yield words and vectors of independent sentences, up to about `max_words` at once."""
-        return self._pipeline(split(sentences, max_words), self._run, select)
+        return self._pipeline(
+            split(sentences, max_words), lambda batch: self._run(batch, self.words), select
+        )
+
+    def stream_windows(
+        self, sentences: Iterable[list[str]], select: Select, *, max_words: int, skip: int = 0
+    ) -> Iterator[tuple[int, int, Embedded]]:
+        """Yield what `stream` does, reproducible to the bit from the start of any window.
+
+        Each sentence comes after its index and the index of the first sentence of its window.
+
+        Rounding depends on the batch of a sentence, and on the words with which a word is encoded.
+        A window is a fixed number of batches and starts with an empty word cache, so its vectors do
+        not depend on earlier ones.
+
+        Args:
+            sentences: The text from the start of a window on.
+            select: See `stream`.
+            max_words: See `stream`.
+            skip: Do not yield this many sentences. Batches of only such sentences are not run
+                through the LSTMs; their words are encoded for the cache.
+        """
+        batches_per_window = max(1, WINDOW_WORDS // max_words)
+        cache, positions = self.words, deque[tuple[int, int]]()
+
+        def batches() -> Iterator[Batch]:
+            nonlocal cache
+            end = window_start = 0
+            for number, batch in enumerate(split(sentences, max_words)):
+                start, end = end, end + len(batch.lengths)
+                if number % batches_per_window == 0:
+                    window_start, cache = start, WordCache(self.engine, self._encode_words)
+                if end > skip:
+                    positions.extend((index, window_start) for index in range(start, end))
+                    yield batch
+                else:
+                    with without_autograd(self.engine.device):
+                        cache.look_up(batch.words)
+
+        for embedded in self._pipeline(batches(), lambda batch: self._run(batch, cache), select):
+            index, window_start = positions.popleft()
+            if index >= skip:
+                yield index, window_start, embedded
 
     def stream_with_state(
         self, sentences: Iterable[list[str]], select: Select
@@ -83,9 +128,9 @@ class SentenceRunner:
 
         return self._pipeline(split(sentences, 1), run, select)
 
-    def _run(self, batch: Batch) -> Float[Tensor, "J N D"]:
+    def _run(self, batch: Batch, words: WordCache[str]) -> Float[Tensor, "J N D"]:
         lengths = np.array(batch.lengths, dtype=np.int64)
-        return self.engine.run(*self.words.look_up(batch.words), lengths, self._start)
+        return self.engine.run(*words.look_up(batch.words), lengths, self._start)
 
     def _pipeline(
         self, batches: Iterable[Batch], run: Callable[[Batch], Tensor], select: Select

@@ -3,7 +3,8 @@
 import time
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -18,6 +19,9 @@ from elmore.vectors.rows import Dtype, VectorForm, VectorRow
 
 if TYPE_CHECKING:
     from elmore.embedder import Embedder, Layers
+    from elmore.inference.batches import Embedded
+
+_EMPTY = "{} is empty; expected one sentence per line"
 
 
 class EmbeddedFile(NamedTuple):
@@ -57,8 +61,8 @@ def embed_file(
             does. Slower.
         replace_invalid: Replace bytes that are not UTF-8 by U+FFFD.
         resume: Continue an interrupted run with the same text, weights and settings, if there is
-            one.
-        overwrite: Replace an existing file or interrupted run.
+            one. If it is complete, nothing is computed.
+        overwrite: Replace an existing file that elmore wrote, or an interrupted run.
         progress: Shows progress: called with an iterable and a description, returns an iterable,
             like `tqdm.tqdm`.
         load_options: The other arguments of `load`, such as `tokenizer` and `device`.
@@ -78,33 +82,46 @@ def embed_file(
     if resume and carry_state:
         raise InputError("carry_state rules out resume: an interrupted run does not save its state")
     _check_text(text)
+    files = [load_options.get(name) for name in ("options", "vocab")]
+    inputs = (text, model if isinstance(model, Path | str) else None, *files)
+    refuse_existing(output, overwrite=True, inputs=inputs)
     check_output(output, settings, resume=resume, overwrite=overwrite)
     if isinstance(model, Path | str | None):
-        inputs = (text, model, load_options.get("options"), load_options.get("vocab"))
-        refuse_existing(output, overwrite=True, inputs=inputs)
         from elmore.embedder import load  # PyTorch, once the files are checked
 
         model = load(model, **load_options)
     elif load_options:
         names = ", ".join(load_options)
         raise InputError(f"an Embedder is loaded already; pass {names} to load")
+    from elmore.checkpoint.hash import hash_json, hash_words
+
     embedder, words, began = model, 0, time.monotonic()
     settings |= {
         "weights_hash": embedder.weights_hash,
+        "config_hash": hash_json(asdict(embedder.config)),
+        "vocabulary_hash": embedder.vocabulary and hash_words(embedder.vocabulary),
         "tokenizer": embedder.tokenizer,
         "language": embedder.language,
         "precision": embedder.precision,
     }
 
-    def rows_after(saved: Saved) -> Iterator[tuple[VectorRow, int]]:
+    def rows_after(saved: Saved) -> Iterator[tuple[VectorRow, Saved]]:
         nonlocal words
+        first = saved.window_start
         text_crc32s: deque[int] = deque()
-        lines = _lines_after(saved, text, text_crc32s, replace_invalid=replace_invalid)
-        stream = embedder.stream(lines, layers=layers, carry_state=carry_state, dtype=dtype)
+        lines = _lines_from_window(saved, text, text_crc32s, replace_invalid=replace_invalid)
+        stream: Iterable[tuple[int, int, Embedded]]
+        if carry_state:
+            plain = embedder.stream(lines, layers=layers, carry_state=True, dtype=dtype)
+            stream = ((index, 0, embedded) for index, embedded in enumerate(plain))
+        else:
+            skip = saved.rows - first
+            stream = embedder.stream_windows(lines, layers=layers, dtype=dtype, skip=skip)
         shown = stream if progress is None else progress(stream, "sentences embedded")
-        for number, (tokens, vectors) in enumerate(shown, saved.rows):
+        for index, window_start, (tokens, vectors) in shown:
             words += len(tokens)
-            yield VectorRow(number, tokens, vectors), text_crc32s.popleft()
+            row = VectorRow(first + index, tokens, vectors)
+            yield row, Saved(row.id + 1, text_crc32s.popleft(), first + window_start)
 
     sentences = write_vectors(
         output,
@@ -125,23 +142,34 @@ def _check_text(text: Path) -> None:
     if text.is_dir():
         raise InputError(f"{text} is a directory; expected a text file")
     if text.is_file() and size == 0:
-        raise InputError(f"{text} is empty; expected one sentence per line")
+        raise InputError(_EMPTY.format(text))
 
 
-def _lines_after(
+def _lines_from_window(
     saved: Saved, text: Path, text_crc32s: deque[int], *, replace_invalid: bool
 ) -> Iterator[str]:
-    """Yield the lines that are not saved; append the checksum of the text up to each of them."""
+    """Yield the lines from the start of the last window that was saved.
+
+    For each line that is not saved, append the checksum of the text up to it.
+    """
     lines = read_lines(text, replace_invalid=replace_invalid)
+    window = []
     crc32 = 0
-    for line in islice(lines, saved.rows):
+    for number, line in enumerate(islice(lines, saved.rows)):
         crc32 = zlib.crc32(f"{line}\n".encode(), crc32)
+        if number >= saved.window_start:
+            window.append(line)
     if crc32 != saved.text_crc32:
         raise InputError(
-            f"the first {saved.rows:,} lines of {text} are not those of the interrupted run. "
-            "Resume it with the same text, or use the overwrite option to start over."
+            f"the first {saved.rows:,} lines of {text} are not those that were embedded before. "
+            "Resume with the same text, or use the overwrite option to start over."
         )
+    yield from window
+    empty = not saved.rows
     for line in lines:
+        empty = False
         crc32 = zlib.crc32(f"{line}\n".encode(), crc32)
         text_crc32s.append(crc32)
         yield line
+    if empty:
+        raise InputError(_EMPTY.format("standard input" if str(text) == "-" else text))

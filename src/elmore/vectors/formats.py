@@ -1,6 +1,7 @@
 """The formats of vector files: Arrow, Parquet, HDF5 in AllenNLP's layout, and npz.
 
-A writer takes record batches one at a time, and its memory does not grow with their number.
+A writer takes record batches one at a time, and its memory does not grow with their number. What a
+run records under `RECORD` in the metadata of the schema is stored in the file, for `read_record`.
 """
 
 import json
@@ -11,7 +12,7 @@ from io import FileIO
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, overload
+from typing import IO, TYPE_CHECKING, Any, overload
 
 import h5py
 import numpy as np
@@ -21,6 +22,7 @@ from h5py import h5d, h5p, h5s, h5t
 
 from elmore.errors import InputError
 from elmore.vectors.rows import VectorRow, from_batch
+from elmore.vectors.signals import deferred_signals
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer  # in collections.abc from Python 3.12 on
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 Batches = Iterable[pa.RecordBatch]
 WriteBatches = Callable[[Path, pa.Schema, Batches], None]
 
+RECORD = "elmore"
+"""Name of the record of a run in schemas and HDF5 files. An .npz file has it as its comment."""
 _LONGEST_STRING = 2**31 - 1  # of numpy 1, and so of a dataset that h5py can read
 
 
@@ -47,25 +51,34 @@ def write_parquet(path: Path, schema: pa.Schema, batches: Batches) -> None:
             writer.write_batch(batch)
 
 
-def write_hdf5(path: Path, _: pa.Schema, batches: Batches) -> None:
+def write_hdf5(path: Path, schema: pa.Schema, batches: Batches) -> None:
     """Write the layout of AllenNLP's `elmo` command.
 
     One dataset per sentence, named by its line number, and `sentence_to_index`, a JSON object that
     maps each sentence to the name of its dataset.
     """
-    with _HDF5File(path) as disk, TemporaryFile(dir=path.parent) as index:
+    with (
+        deferred_signals() as handle_signals,  # the HDF5 library calls Python code of `disk`
+        _HDF5File(path) as disk,
+        TemporaryFile(dir=path.parent) as index,
+    ):
         # The names in an older group are one block in memory, which grows with every dataset.
         with h5py.File(disk, "w", libver=("v108", "v108")) as file:
             separator = "{"
-            for row in _rows(batches):
-                disk.check()
-                _add_dataset(file, str(row.id), row.vectors)
-                # As in AllenNLP, the last of equal sentences counts: JSON parsers keep that one.
-                entry = f'{separator}{json.dumps(" ".join(row.tokens))}: "{row.id}"'
-                index.write(entry.encode())
-                separator = ", "
+            for batch in batches:
+                handle_signals()
+                for row in from_batch(batch):
+                    disk.check()
+                    _add_dataset(file, str(row.id), row.vectors)
+                    # As in AllenNLP, the last of equal sentences counts: JSON parsers keep that
+                    # one.
+                    entry = f'{separator}{json.dumps(" ".join(row.tokens))}: "{row.id}"'
+                    index.write(entry.encode())
+                    separator = ", "
             index.write(b"}" if index.tell() else b"{}")
             _add_index(file, disk, index)
+            if record := _record(schema):
+                file.attrs[RECORD] = record.decode()
         disk.check()
 
 
@@ -134,10 +147,11 @@ class _HDF5File(FileIO):
             return size or 0
 
 
-def write_npz(path: Path, _: pa.Schema, batches: Batches) -> None:
+def write_npz(path: Path, schema: pa.Schema, batches: Batches) -> None:
     """Write arrays named "0", "1", ... by line number; "0.tokens" has the tokens as JSON."""
     with TemporaryFile(dir=path.parent) as spool, zipfile.ZipFile(path, "w") as archive:
         archive.filelist = _Members(spool)  # type: ignore[assignment]
+        archive.comment = _record(schema)
         for row in _rows(batches):
             _add_array(archive, f"{row.id}", row.vectors)
             _add_array(archive, f"{row.id}.tokens", np.array(json.dumps(row.tokens)))
@@ -176,6 +190,10 @@ class _Members:
             for name, value in json.loads(line).items():
                 setattr(member, name, value)
             yield member
+
+
+def _record(schema: pa.Schema) -> bytes:
+    return (schema.metadata or {}).get(RECORD.encode(), b"")
 
 
 FORMATS: dict[str, WriteBatches] = {
@@ -275,6 +293,51 @@ _READERS = {
     ".h5": _read_hdf5,
     ".hdf5": _read_hdf5,
     ".npz": _read_npz,
+}
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """Return what a run has recorded in its output; None if elmore did not write the file.
+
+    The record has the `settings` of the run and, for a file with rows, `saved`: the values of
+    `Saved` after the last row.
+    """
+    try:
+        record = _RECORD_READERS[path.suffix](path)
+        return record if isinstance(record["settings"], dict) else None
+    except (ValueError, TypeError, KeyError, OSError, RuntimeError, zipfile.BadZipFile):
+        return None
+
+
+def _read_parquet_record(path: Path) -> dict[str, Any]:
+    return dict(json.loads(_record(pq.read_schema(path))))
+
+
+def _read_arrow_record(path: Path) -> dict[str, Any]:
+    with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as file:
+        record = dict(json.loads(_record(file.schema)))
+        if "saved" not in record and file.num_record_batches:  # written while rows were computed
+            last = file.get_batch_with_custom_metadata(file.num_record_batches - 1)
+            record["saved"] = json.loads(last.custom_metadata["saved"])
+        return record
+
+
+def _read_hdf5_record(path: Path) -> dict[str, Any]:
+    with h5py.File(path) as file:
+        return dict(json.loads(file.attrs[RECORD]))
+
+
+def _read_npz_record(path: Path) -> dict[str, Any]:
+    with zipfile.ZipFile(path) as archive:
+        return dict(json.loads(archive.comment))
+
+
+_RECORD_READERS = {
+    ".parquet": _read_parquet_record,
+    ".arrow": _read_arrow_record,
+    ".h5": _read_hdf5_record,
+    ".hdf5": _read_hdf5_record,
+    ".npz": _read_npz_record,
 }
 
 

@@ -10,16 +10,14 @@ these parts are converted to the output; an .arrow output of an uninterrupted ru
 import json
 import os
 import secrets
-import signal
-import threading
 import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -27,8 +25,9 @@ import pyarrow as pa
 from elmore.atomic import atomic_file, lock, naming, refuse_existing, remove_leftovers_in
 from elmore.errors import InputError
 from elmore.schema import read_json
-from elmore.vectors.formats import FORMATS
+from elmore.vectors.formats import FORMATS, RECORD, read_record
 from elmore.vectors.rows import VectorForm, VectorRow, to_batch
+from elmore.vectors.signals import deferred_signals
 
 BATCH_BYTES = 2**24
 """Size of a record batch, and of a row group."""
@@ -38,18 +37,22 @@ QUEUE_BYTES = 2**28
 """Batches that wait for the disk."""
 SYNC_SECONDS = 60.0
 """A run of this time is synchronized to disk. A shorter one is often faster to repeat."""
-_RECORD = "run.json"
+_RUN = "run.json"
 
 
 class Saved(NamedTuple):
-    """What an interrupted run has saved: a number of rows, and a checksum of their text."""
+    """What a run has saved: a number of rows, and a checksum of their text.
+
+    The rows after them depend on the text from row `window_start` on, but not on earlier text.
+    """
 
     rows: int
     text_crc32: int
+    window_start: int
 
 
-RowsAfter = Callable[[Saved], Iterable[tuple[VectorRow, int]]]
-"""Returns the rows that are not saved, each with the checksum of all text up to it."""
+RowsAfter = Callable[[Saved], Iterable[tuple[VectorRow, Saved]]]
+"""Returns the rows that are not saved, each with what is saved once it is."""
 Progress = Callable[[Iterable[Any], str], Iterable[Any]]
 """Wraps an iterable to show how far it is, like `tqdm.tqdm` or `rich.progress.track`."""
 
@@ -71,8 +74,8 @@ def write_vectors(
         rows_after: Called with what an interrupted run has saved; raises if its text differs.
         form: The shape and type of the vectors.
         settings: What the vectors depend on: a run is resumed only if they are the same.
-        resume: Continue an interrupted run, if there is one.
-        overwrite: Replace a file, or an interrupted run, at `path`.
+        resume: Continue an interrupted run, if there is one. A complete output is only checked.
+        overwrite: Replace a file that elmore wrote, or an interrupted run, at `path`.
         progress: Shows the conversion of the parts to the format of the file.
 
     Raises:
@@ -80,10 +83,11 @@ def write_vectors(
     """
     settings = {**(settings or {}), **form._asdict()}
     with lock(path), naming(path):
-        check_output(path, settings, resume=resume, overwrite=overwrite)
+        record = check_output(path, settings, resume=resume, overwrite=overwrite)
+        if "saved" in record:
+            return _check_text(path, rows_after, Saved(*record["saved"]))
         run = _Run(path, form)
         remove_leftovers_in(run.folder)
-        record = _read_record(run.folder) if resume else {}
         result = record.get("result")
         if result is None or not (path.exists() or (run.folder / result["file"]).exists()):
             result = run.compute(rows_after, record, settings, progress)
@@ -91,30 +95,49 @@ def write_vectors(
         return result["rows"]
 
 
-def check_output(path: Path, settings: Mapping[str, Any], *, resume: bool, overwrite: bool) -> None:
-    """Raise if `write_vectors` would refuse these arguments."""
+def check_output(
+    path: Path, settings: Mapping[str, Any], *, resume: bool, overwrite: bool
+) -> dict[str, Any]:
+    """Raise if `write_vectors` would refuse these arguments.
+
+    Returns:
+        The record of the run to resume, or of the complete output if there is nothing to resume;
+        empty if a new run has to be started.
+    """
     if path.suffix not in FORMATS:
         raise InputError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
     folder = _folder(path)
     record = {} if overwrite and not resume else _read_record(folder)
+    if not record and resume and not overwrite:
+        record = read_record(path) or {}
     result = record.get("result")
     # A run that was killed after it had moved its result may be resumed.
-    if not (resume and result and not (folder / result["file"]).exists()):
-        refuse_existing(path, overwrite=overwrite)
-    if not record:
-        return
-    if not resume:
+    is_complete = "saved" in record or (result and not (folder / result["file"]).exists())
+    if not (resume and is_complete):
+        refuse_existing(path, overwrite=overwrite, is_own=lambda file: bool(read_record(file)))
+    if record and not resume:
         raise InputError(
             f"{folder} holds an interrupted run. Use the resume option to continue it, or the "
             "overwrite option to start over."
         )
-    for name, value in settings.items():
+    for name, value in settings.items() if record else ():
         before = record["settings"].get(name)
         if before != value:
             raise InputError(
-                f"the interrupted run in {folder} has {name} = {before!r}, not {value!r}. Resume "
-                "it with the same settings, or use the overwrite option to start over."
+                f"the earlier run for {path} has {name} = {before!r}, not {value!r}. Resume it "
+                "with the same settings, or use the overwrite option to start over."
             )
+    return record
+
+
+def _check_text(path: Path, rows_after: RowsAfter, saved: Saved) -> int:
+    """Return the number of rows of a complete output; raise unless they are all of the text."""
+    if next(iter(rows_after(saved._replace(window_start=saved.rows))), None):
+        raise InputError(
+            f"{path} is complete with {saved.rows:,} sentences, but the text has more. Use the "
+            "overwrite option to start over."
+        )
+    return saved.rows
 
 
 def _folder(path: Path) -> Path:
@@ -126,17 +149,20 @@ def _read_record(folder: Path) -> dict[str, Any]:
 
     Without a run, return an empty record.
     """
-    path = folder / _RECORD
+    path = folder / _RUN
     if not path.exists():
         return {}
     record = read_json(path, "the settings of a run")
-    result = record.get("result") or {"file": "", "rows": 0}
-    complete = {"id", "settings"} <= record.keys() and isinstance(record["settings"], dict)
-    if not (complete and isinstance(result, dict) and {"file", "rows"} <= result.keys()):
+    if record.pop("crc32", None) != _record_crc32(record):
         raise InputError(
-            f"{path} is from another version of elmore. Use the overwrite option to start over."
+            f"{path} is damaged, or from another version of elmore. Use the overwrite option to "
+            "start over."
         )
     return record
+
+
+def _record_crc32(record: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(record, sort_keys=True).encode())
 
 
 class _Run:
@@ -163,15 +189,14 @@ class _Run:
             record = {"id": secrets.token_hex(8), "settings": settings}
             self._write_record(record)
         saved = self._keep_intact(record["id"])
-        count = saved.rows
         began = time.monotonic()
         number = 1 + int(self._parts()[-1].stem) if saved.rows else 0
         part = self.folder / f"{number:06}.arrow"
+        last = saved
         try:
-            with _BackgroundWriter(part, self._form.schema) as writer:
-                for batch, text_crc32 in _batches(rows_after(saved), self._form):
-                    writer.write(batch, {"run": record["id"], "text_crc32": f"{text_crc32}"})
-                    count += batch.num_rows
+            with _BackgroundWriter(part, self._schema(settings=settings)) as writer:
+                for batch, last in _batches(rows_after(saved), self._form):
+                    writer.write(batch, {"run": record["id"], "saved": json.dumps(last)})
         except BaseException:
             if next(self._intact_batches(record["id"]), None) is None:
                 self.remove()
@@ -180,18 +205,18 @@ class _Run:
         output = part
         if saved.rows or suffix != ".arrow":
             output = self.folder / f"output{suffix}"
-            batches: Iterable[pa.RecordBatch] = self._read(record["id"], count)
+            batches: Iterable[pa.RecordBatch] = self._read(record["id"], last.rows)
             if progress is not None:
                 batches = progress(batches, f"batches converted to {suffix}")
             try:
-                FORMATS[suffix](output, self._form.schema, batches)
+                FORMATS[suffix](output, self._schema(settings=settings, saved=last), batches)
             except BaseException:
                 output.unlink(missing_ok=True)
                 raise
         if saved.rows or self._path.exists() or time.monotonic() - began > SYNC_SECONDS:
             with output.open("rb+") as file:
                 os.fsync(file.fileno())  # a power failure must not cost a file that is visible
-        result = {"file": output.name, "rows": count}
+        result = {"file": output.name, "rows": last.rows}
         self._write_record({**record, "result": result})
         return result
 
@@ -203,23 +228,27 @@ class _Run:
 
     def remove(self) -> None:
         """Delete our files, and the folder unless it has others."""
-        for file in (*self._parts(), *self.folder.glob("output.*"), self.folder / _RECORD):
+        for file in (*self._parts(), *self.folder.glob("output.*"), self.folder / _RUN):
             file.unlink(missing_ok=True)  # the record last: until then, the run can be resumed
         with suppress(OSError):
             self.folder.rmdir()
 
+    def _schema(self, **record: Any) -> pa.Schema:
+        return self._form.schema.with_metadata({RECORD: json.dumps(record)})
+
     def _write_record(self, record: Mapping[str, Any]) -> None:
-        with atomic_file(self.folder / _RECORD) as temporary:
-            temporary.write_text(json.dumps(record, indent=2), encoding="utf-8")
+        with atomic_file(self.folder / _RUN) as temporary:
+            checked = {**record, "crc32": _record_crc32(record)}
+            temporary.write_text(json.dumps(checked, indent=2), encoding="utf-8")
 
     def _parts(self) -> list[Path]:
         return sorted(self.folder.glob("[0-9]*.arrow"))
 
     def _keep_intact(self, run: str) -> Saved:
         """Delete parts without intact batches; return what the other parts have saved."""
-        saved, used = Saved(0, 0), set()
-        for part, batch, text_crc32 in self._intact_batches(run):
-            saved = Saved(saved.rows + batch.num_rows, text_crc32)
+        saved, used = Saved(0, 0, 0), set()
+        for part, _, last in self._intact_batches(run):
+            saved = last
             used.add(part)
         for part in set(self._parts()) - used:
             part.unlink()
@@ -235,8 +264,8 @@ class _Run:
                 "them again."
             )
 
-    def _intact_batches(self, run: str) -> Iterator[tuple[Path, pa.RecordBatch, int]]:
-        """Yield parts, batches and text checksums, up to the first batch that is not the next."""
+    def _intact_batches(self, run: str) -> Iterator[tuple[Path, pa.RecordBatch, Saved]]:
+        """Yield parts, batches and what is saved, up to the first batch that is not the next."""
         rows = 0
         for part in self._parts():
             with pa.OSFile(str(part)) as source:
@@ -245,7 +274,7 @@ class _Run:
                     if not intact or metadata["run"] != run or batch["id"][0].as_py() != rows:
                         break
                     rows += batch.num_rows
-                    yield part, batch, int(metadata["text_crc32"])
+                    yield part, batch, Saved(*json.loads(metadata["saved"]))
 
 
 def _crc32(batch: pa.RecordBatch, metadata: Mapping[str, str]) -> int:
@@ -273,43 +302,19 @@ def _complete_batches(
 
 
 def _batches(
-    rows: Iterable[tuple[VectorRow, int]], form: VectorForm
-) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Collect rows to record batches, each with the checksum of the text up to its end."""
+    rows: Iterable[tuple[VectorRow, Saved]], form: VectorForm
+) -> Iterator[tuple[pa.RecordBatch, Saved]]:
+    """Collect rows to record batches, each with what is saved once it is."""
     batch: list[VectorRow] = []
-    size, began, text_crc32 = 0, time.monotonic(), 0
-    for row, text_crc32 in rows:
+    size, began = 0, time.monotonic()
+    for row, saved in rows:
         batch.append(row)
         size += row.vectors.nbytes + 64 * (len(row.tokens) + 4)  # about what Python's objects take
         if size >= BATCH_BYTES or time.monotonic() - began >= BATCH_SECONDS:
-            yield to_batch(batch, form), text_crc32
+            yield to_batch(batch, form), saved
             batch, size, began = [], 0, time.monotonic()
     if batch:
-        yield to_batch(batch, form), text_crc32
-
-
-@contextmanager
-def _deferred_signals() -> Iterator[None]:
-    """Handle signals after the block.
-
-    A handler that raises, as that of Ctrl-C, can interrupt the code of a lock between taking it and
-    entering its block. The lock is then never released, and the threads that need it hang.
-    """
-    received: list[tuple[int, FrameType | None]] = []
-    handlers: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-            if callable(signal.getsignal(number)) and number not in handlers:
-                handlers[number] = signal.signal(
-                    number, lambda number, frame: received.append((number, frame))
-                )
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    for number, frame in received:
-        handlers[number](number, frame)
+        yield to_batch(batch, form), saved
 
 
 class _BackgroundWriter:
@@ -333,7 +338,7 @@ class _BackgroundWriter:
         trace: TracebackType | None,
     ) -> None:
         """Write what is queued, after an error of the caller too, and finish the file."""
-        with _deferred_signals():
+        with deferred_signals():
             try:
                 while self._queue:
                     self._wait()
@@ -346,7 +351,7 @@ class _BackgroundWriter:
 
     def write(self, batch: pa.RecordBatch, metadata: dict[str, str]) -> None:
         """Add a batch to the queue; wait while the queue is full. Its checksum is added to it."""
-        with _deferred_signals():
+        with deferred_signals():
             while self._queue and (
                 self._queue[0][1].done() or self._queued_bytes + batch.nbytes > QUEUE_BYTES
             ):
