@@ -16,6 +16,7 @@ from jaxtyping import Float, Float32
 from torch import Tensor
 
 from elmore.bilm.model import BiLM
+from elmore.checkpoint.directory import Dtype as WeightsDtype
 from elmore.checkpoint.directory import new_directory, write_directory
 from elmore.checkpoint.hash import hash_weights
 from elmore.checkpoint.pretrained import Pretrained, read_pretrained
@@ -288,15 +289,19 @@ class Embedder:
         self,
         path: Path | str,
         *,
-        dtype: Dtype = "float32",
+        dtype: WeightsDtype = "float32",
         overwrite: bool = False,
     ) -> None:
         """Write the weights of `bilm` to a directory that `elmore.load` reads.
 
-        With `overwrite`, an existing directory is replaced if it has the files of a model and no
-        others.
+        Args:
+            path: The directory.
+            dtype: Type of the weights in the file. `int8` has one scale per row of a matrix; the
+                weights are float32 again once they are loaded.
+            overwrite: Replace an existing directory if it has the files of a model and no others.
         """
-        check_dtype(dtype)
+        if dtype not in get_args(WeightsDtype):
+            raise InputError(f"dtype must be float32, float16 or int8, got {dtype!r}")
         with new_directory(Path(path), overwrite=overwrite) as folder:
             write_directory(
                 self.bilm,
@@ -375,7 +380,7 @@ def check_layer(layer: Layers, num_layers: int) -> None:
 
 
 def check_dtype(dtype: str) -> None:
-    """Raise unless vectors and weights can be stored in `dtype`."""
+    """Raise `InputError` unless vectors can be stored in `dtype`."""
     if dtype not in get_args(Dtype):
         raise InputError(f"dtype must be float32 or float16, got {dtype!r}")
 

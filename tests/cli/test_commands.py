@@ -258,8 +258,9 @@ def test_converted_models_give_the_same_vectors(run, folder: Path) -> None:
     assert run("convert", "model", "-o", "out/weights.hdf5").code == 0
     assert run("convert", "out/weights.hdf5", "out/options.json", "-o", "again").code == 0
     assert run("convert", "model", "-o", "half", "--dtype", "float16").code == 0
+    assert run("convert", "model", "-o", "int8", "--dtype", "int8").code == 0
     expected = elmore.load("model").embed(["He sat."])[0]
-    for name, tolerance in (("again", 1e-6), ("out", 1e-6), ("half", 1e-2)):
+    for name, tolerance in (("again", 1e-6), ("out", 1e-6), ("half", 1e-2), ("int8", 5e-2)):
         np.testing.assert_allclose(
             elmore.load(name).embed(["He sat."])[0], expected, atol=tolerance
         )
@@ -288,9 +289,7 @@ def test_convert_rejects_invalid_input_and_keeps_existing_files(run, folder: Pat
     )
     assert_rejected(run("convert", "model", "nope.json", "-o", "x"), "options is for HDF5 weights")
     assert_rejected(run("convert", "model", "--vocab", "nope.txt", "-o", "x"), "reads characters")
-    assert_rejected(
-        run("convert", "model", "-o", "x.h5", "--dtype", "float16"), "are for directories"
-    )
+    assert_rejected(run("convert", "model", "-o", "x.h5", "--dtype", "int8"), "are for directories")
     Path("not.hdf5").write_text("no")
     assert_rejected(
         run("convert", "not.hdf5", "options.json", "-o", "x"), "is neither an HDF5 file nor an"
