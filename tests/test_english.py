@@ -10,28 +10,15 @@ import torch
 import elmore
 from elmore.analysis.senses import embed_senses, read_senses
 from elmore.checkpoint.language_model import read_language_model
-from elmore.checkpoint.pretrained import CARD, find_model
 from elmore.pretrain.perplexity import measure_perplexity
 from tests.cpu import needs_int8
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-MEGABYTE = 1_000_000
 
 
 @pytest.fixture(scope="module")
 def english() -> elmore.Embedder:
     return elmore.load(device="cpu")
-
-
-def test_model_files_are_below_the_size_limits() -> None:
-    sizes = [path.stat().st_size for path in find_model("en").iterdir()]
-    assert max(sizes) < 50 * MEGABYTE
-    assert sum(sizes) <= 90 * MEGABYTE
-
-
-def test_model_card_has_all_sections() -> None:
-    card = (find_model("en") / CARD).read_text(encoding="utf-8")
-    assert all(section in card for section in ("## Data", "## Training", "## Scores", "## Limits"))
 
 
 def test_contextual_layers_separate_senses_better_than_layer_0(english: elmore.Embedder) -> None:

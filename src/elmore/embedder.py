@@ -59,8 +59,9 @@ def load(
     """Load a model to embed sentences with.
 
     Args:
-        model: A directory written by elmore, released HDF5 weights, or an archive of either; by
-            default the English model that ships with elmore.
+        model: The name of an installed model, such as `en`; a directory written by elmore,
+            released HDF5 weights, or an archive of either. A file or folder takes precedence over
+            a model of the same name. By default the English model that ships with elmore.
         options: The options.json of HDF5 weights; by default the one beside them.
         vocab: The vocabulary of a word-input model.
         device: `auto` uses a GPU if there is one.

@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from elmore.checkpoint import pretrained
 from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.hdf5 import read_hdf5
-from elmore.checkpoint.pretrained import find_model, read_pretrained
+from elmore.checkpoint.pretrained import read_pretrained
 from elmore.embedder import Embedder, load
 from elmore.errors import InputError
 from tests.oracles.releases import VARIANTS, VOCABULARY, Release, write_release
@@ -76,28 +75,6 @@ def test_word_input_bilm_needs_a_vocabulary(tmp_path: Path) -> None:
     release = write_release(tmp_path, VARIANTS["word input"])
     with pytest.raises(InputError, match="reads words: pass its vocabulary"):
         Embedder(read_hdf5(release.weights_file, release.options_file))
-
-
-def test_included_models_are_found_by_name(
-    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bilm = read_hdf5(release.weights_file, release.options_file)
-    shipped = tmp_path / "shipped"
-    write_directory(bilm, shipped / "en")
-    write_directory(bilm, shipped / "old")
-    monkeypatch.setattr(pretrained, "SHIPPED", shipped)
-    monkeypatch.chdir(tmp_path)
-    assert [find_model(m) for m in (None, "en", "old")] == [
-        shipped / "en", shipped / "en", shipped / "old",
-    ]  # fmt: skip
-    expected = vectors(release.weights_file, options=release.options_file)
-    np.testing.assert_array_equal(vectors(), expected)
-    np.testing.assert_array_equal(vectors("old"), expected)
-    # An existing path takes precedence, and a name cannot leave the directory of models.
-    write_directory(bilm, tmp_path / "old")
-    assert find_model("old") == Path("old")
-    assert find_model("new") == Path("new")
-    assert find_model("../shipped/en") == Path("../shipped/en")
 
 
 def test_invalid_models_are_rejected(release: Release, tmp_path: Path) -> None:

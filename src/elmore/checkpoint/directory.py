@@ -193,18 +193,28 @@ def read_directory(path: Path) -> BiLM:
     Raises:
         InputError: If a file is missing or damaged, or the weights do not match config.json.
     """
-    settings = read_config(path)
+    config = read_bilm_config(path)
     files = [path / WEIGHTS]
     if not files[0].exists():
         files = sorted(path.glob(_SHARD_PATTERN)) or files
+    weights_hash = read_config(path).get("weights_hash")
+    return build(partial(BiLM, config), _read_weights(files), str(path / WEIGHTS), weights_hash)
+
+
+def read_bilm_config(path: Path) -> BiLMConfig:
+    """Read the configuration of the biLM of a checkpoint directory.
+
+    Raises:
+        InputError: If it is missing, invalid or damaged.
+    """
+    settings = read_config(path)
     config = from_mapping(BiLMConfig, settings["bilm"], f"{path / CONFIG}: bilm")
     if settings.get("settings_hash") not in (None, _hash_settings(settings)):
         raise InputError(
             f"{path / CONFIG} is damaged: its settings differ from those that elmore wrote. Copy "
             "or convert the model again. If you changed them yourself, delete settings_hash."
         )
-    weights_hash = settings.get("weights_hash")
-    return build(partial(BiLM, config), _read_weights(files), str(path / WEIGHTS), weights_hash)
+    return config
 
 
 def read_tokenization(path: Path) -> Tokenization | None:
