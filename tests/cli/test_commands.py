@@ -16,6 +16,7 @@ import pytest
 
 import elmore
 from elmore.checkpoint.directory import write_directory
+from elmore.checkpoint.packages import INCLUDED, ModelPackage
 from elmore.cli import _ARGUMENTS
 from elmore.text.vocabulary import Vocabulary
 from tests.cli.conftest import assert_rejected
@@ -371,8 +372,29 @@ def test_info_describes_a_model(run, folder: Path) -> None:
     assert_rejected(run("info", "nowhere"), "nowhere: no such model")
 
 
-def test_info_describes_the_installation(run) -> None:
-    assert json.loads(run("info", "--json").out)["elmore"] == elmore.__version__
+def test_info_describes_the_installation_and_lists_the_models(
+    run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = json.loads(run("info", "--json").out)
+    assert facts["elmore"] == elmore.__version__
+    packages = [ModelPackage("gone", "elmore_gone", "elmore-gone", "2.0"), INCLUDED]
+    monkeypatch.setattr("elmore.checkpoint.packages.model_packages", lambda: packages)
+    error, english = json.loads(run("info", "--json").out)["models"]
+    assert error["name"] == "gone"
+    assert english in facts["models"]
+    *_, header, row, message = run("info").out.splitlines()
+    assert header.split() == ["model", "language", "parameters", "size", "package", "path"]
+    assert row.split() == [
+        "en", "en", "28,027,744", "83.1", "MB", "elmore", elmore.__version__, english["path"],
+    ]  # fmt: skip
+    assert message.startswith("gone: the package elmore-gone 2.0 of the model gone is broken: ")
+
+
+def test_info_says_where_a_model_is_installed(run, folder: Path) -> None:
+    facts = json.loads(run("info", "en", "--json").out)
+    assert facts["package"] == f"elmore {elmore.__version__}"
+    assert Path(facts["path"], "config.json").is_file()
+    assert "package" not in json.loads(run("info", "model", "--json").out)
 
 
 def test_neighbors_of_layer_0_are_the_same_word(run, folder: Path) -> None:
