@@ -59,5 +59,7 @@ def test_model_package_is_loaded_by_the_name_of_its_folder(
     assert package.distribution == f"elmore-{folder.name}"
     assert package.folder.parent == site
     assert list(site.glob("*.dist-info/licenses/LICENSE"))
+    assert list(folder.glob("test_*.py"))
+    assert not list(package.folder.glob("*.py"))
     expected = elmore.load(folder, device="cpu")
     assert elmore.load(folder.name, device="cpu").weights_hash == expected.weights_hash

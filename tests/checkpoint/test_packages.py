@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +19,6 @@ from tests.packages import install
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "publish-a-model.md"
 SENTENCE = ["the", "bank", "of", "the", "river"]
-
-Install = Callable[[str], Path]
 
 
 @pytest.fixture
