@@ -126,7 +126,7 @@ def make_programs(bilm: elmore.BiLM) -> Iterator[Program]:
     yield Program(
         "elmore.compat.allennlp.Elmo",
         torch.no_grad()(lambda batch: compat_elmo(compat.batch_to_ids(batch))),
-        lambda: compat_elmo.elmo._runner._words.clear(),
+        lambda: compat_elmo._runner._words.clear(),
     )
 
 

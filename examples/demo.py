@@ -50,7 +50,7 @@ def excerpts(neighbors: list[Neighbor]) -> list[str]:
 
 def show_senses(elmo: elmore.Embedder) -> None:
     """Print how well each layer separates the senses of a word, and plot the top layer."""
-    words = embed_senses(elmo, read_senses(EXAMPLES / "senses.tsv"))
+    words = embed_senses(elmo, read_senses(EXAMPLES / "senses.tsv", elmo.tokenizer, elmo.language))
     print("Share of occurrences whose nearest neighbor has the same sense:")
     print(" " * 10 + "".join(f"  layer {layer}" for layer in range(elmo.num_layers)))
     for word in words:

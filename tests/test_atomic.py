@@ -144,10 +144,11 @@ def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
     assert names(tmp_path) == {"d", "link"}
 
 
-def test_a_full_disk_is_reported_with_the_path(tmp_path: Path) -> None:
+@pytest.mark.parametrize("atomic", [atomic_file, atomic_folder])
+def test_a_full_disk_is_reported_with_the_path(tmp_path: Path, atomic) -> None:
     with (
         pytest.raises(OSError, match=r"No space left on device: .*f'"),
-        atomic_file(tmp_path / "f"),
+        atomic(tmp_path / "f"),
     ):
         raise OSError(28, "No space left on device")
     with pytest.raises(OSError, match=r"No such file.*missing'"), atomic_file(tmp_path / "f"):

@@ -465,3 +465,13 @@ def test_encode_rejects_a_single_string(embedder: Embedder) -> None:
 def test_urls_are_not_models() -> None:
     with pytest.raises(InputError, match=r"https://example.org/elmo is a URL; download"):
         elmore.load("https://example.org/elmo")
+
+
+def test_text_in_a_script_that_the_model_has_not_seen_is_reported(bilm: BiLM) -> None:
+    text = "\uadf8\ub294 \uac15\uac00\uc5d0 \uc549\uc544 \uc788\uc5c8\ub2e4."
+    english = Embedder(bilm, device="cpu", language="en")
+    with pytest.warns(UserWarning, match="most letters of the text are not Latin"):
+        english.embed([text])
+    with pytest.warns(UserWarning, match="most letters of the text are not Latin"):
+        english.encode([text])
+    Embedder(bilm, device="cpu", language="ko").embed([text])

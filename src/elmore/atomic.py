@@ -121,9 +121,10 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     previous = temporary.with_suffix(".old")
     temporary.mkdir(parents=True)
     try:
-        yield temporary
-        for file in filter(Path.is_file, temporary.rglob("*")):
-            _synchronize(file)
+        with naming(path):
+            yield temporary
+            for file in filter(Path.is_file, temporary.rglob("*")):
+                _synchronize(file)
         if path.exists():
             path.replace(previous)  # rename cannot replace a folder that is not empty
         try:

@@ -25,6 +25,7 @@ from elmore.inference import new_engine
 from elmore.inference.batches import Embedded, Select, SentenceRunner
 from elmore.inference.engine import without_autograd
 from elmore.text.characters import encode_words
+from elmore.text.script import warn_about_script
 from elmore.text.sentences import (
     EncodeWords,
     Sentence,
@@ -333,6 +334,10 @@ class Embedder:
         return max(1, min(_BATCH_WORDS[kind], _BATCH_BYTES[kind] // bytes_per_word))
 
     def _tokenize(self, sentences: Iterable[str | Sentence]) -> Iterator[list[str]]:
+        of_model = self.tokenization.language if self.tokenization else None
+        return warn_about_script(self._split(sentences), of_model)
+
+    def _split(self, sentences: Iterable[str | Sentence]) -> Iterator[list[str]]:
         tokenize = None
         for i, sentence in enumerate(sentences):
             if isinstance(sentence, str):

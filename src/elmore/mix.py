@@ -5,7 +5,7 @@ B sentences, J layers, T tokens with boundaries, W words, D dim, P dim after a p
 
 import copy
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +19,7 @@ from elmore.inference.padded import PaddedRunner
 from elmore.text.sentences import TokenBatch
 
 MixWeights = Literal["learned", "average", "top"] | Sequence[float]
+Runner = TypeVar("Runner", bound="BiLMRunner")
 LayerNorm = bool | Literal["token", "allennlp", "bilm-tf"]
 
 
@@ -71,7 +72,7 @@ class ScalarMix(nn.Module):
             # depend on the other sentences.
             layers = F.layer_norm(layers, layers.shape[-1:])
         elif self.layer_norm:
-            layers = _normalize_batch(layers, mask)
+            layers = normalize_batch(layers, mask)
         return self.gamma * torch.einsum("j,bjtd->btd", self.w.softmax(dim=0), layers)
 
     def penalty(self) -> Float[Tensor, ""]:
@@ -79,7 +80,7 @@ class ScalarMix(nn.Module):
         return self.w.square().sum() if self.w.requires_grad else self.w.new_zeros(())
 
 
-def _normalize_batch(
+def normalize_batch(
     layers: Float[Tensor, "B J T D"], mask: Bool[Tensor, "B T"] | None
 ) -> Float[Tensor, "B J T D"]:
     """Give each layer mean 0 and variance 1 over all real tokens and dimensions of the batch."""
@@ -91,17 +92,74 @@ def _normalize_batch(
     return (layers - mean) / (variance + 1e-12).sqrt()
 
 
-class Elmo(nn.Module):
-    """A biLM with one or more mixes of its layers, each learned by the task.
-
-    The biLM runs once however many mixes there are: one for the input of the task RNN and,
-    where it helps, another for its output (section 3.3).
+class BiLMRunner(nn.Module):
+    """A biLM as a part of a model, frozen or trained.
 
     A frozen biLM is copied, so later changes to the caller's model have no effect. It runs in the
     same engine as `Embedder`, also during training.
 
     Args:
         bilm: The language model. Copied if frozen, otherwise trained in place.
+        frozen: Do not train the biLM.
+    """
+
+    def __init__(self, bilm: BiLM, *, frozen: bool = True) -> None:
+        super().__init__()
+        if not isinstance(bilm, BiLM):
+            raise TypeError(
+                f"expected a BiLM, got {type(bilm).__name__}. The biLM of an embedder is "
+                "`embedder.bilm`."
+            )
+        self.bilm = (copy.deepcopy(bilm) if frozen else bilm).requires_grad_(not frozen)
+        self.frozen = frozen
+        self._runner: PaddedRunner | None = None  # of a frozen biLM, made at the first call
+        self.register_load_state_dict_post_hook(_refresh)  # type: ignore[no-untyped-call]
+        self.train(self.training)
+
+    def run_bilm(
+        self, ids: Int[Tensor, "B T *C"], mask: Bool[Tensor, "B T"], state: BiLMState | None = None
+    ) -> BiLMOutput:
+        """Run the biLM alone, as `BiLM.forward` does; without gradients if it is frozen."""
+        if not self.frozen:
+            return self.bilm(ids, mask, state)
+        if self._runner is None:
+            self._runner = PaddedRunner(new_engine(copy.deepcopy(self.bilm)))
+        return self._runner(ids, mask, state)
+
+    def refresh(self) -> None:
+        """Take the current weights of a frozen `bilm`; call it after changing them in place.
+
+        Loading a state dict or moving the module refreshes automatically.
+        """
+        self._runner = None
+
+    def _apply(self: Runner, fn: Any, recurse: bool = True) -> Runner:
+        self.refresh()
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the engine: packed weights and CUDA graphs cannot be pickled."""
+        return {**self.__dict__, "_runner": None}
+
+    def train(self: Runner, mode: bool = True) -> Runner:
+        """Set the training mode; a frozen biLM has no dropout while the task trains."""
+        super().train(mode)
+        self.bilm.train(mode and not self.frozen)
+        return self
+
+
+def _refresh(module: BiLMRunner, _: object) -> None:
+    module.refresh()
+
+
+class Elmo(BiLMRunner):
+    """A biLM with one or more mixes of its layers, each learned by the task.
+
+    The biLM runs once however many mixes there are: one for the input of the task RNN and,
+    where it helps, another for its output (section 3.3).
+
+    Args:
+        bilm: See `BiLMRunner`.
         num_mixes: Representations to return.
         weights: See `ScalarMix`.
         layer_norm: See `ScalarMix`.
@@ -123,16 +181,9 @@ class Elmo(nn.Module):
         keep_boundaries: bool = False,
         projection_dim: int | None = None,
     ) -> None:
-        super().__init__()
-        if not isinstance(bilm, BiLM):
-            raise TypeError(
-                f"expected a BiLM, got {type(bilm).__name__}. The biLM of an embedder is "
-                "`embedder.bilm`."
-            )
+        super().__init__(bilm, frozen=frozen)
         if num_mixes < 1:
             raise InputError(f"num_mixes must be at least 1, got {num_mixes}")
-        self.bilm = (copy.deepcopy(bilm) if frozen else bilm).requires_grad_(not frozen)
-        self.frozen = frozen
         self.keep_boundaries = keep_boundaries
         width = 2 * bilm.config.dim
         self.dim = projection_dim or width
@@ -145,9 +196,6 @@ class Elmo(nn.Module):
             for _ in range(num_mixes)
         )
         self.dropout = nn.Dropout(dropout)
-        self._runner: PaddedRunner | None = None  # of a frozen biLM, made at the first call
-        self.register_load_state_dict_post_hook(_refresh)  # type: ignore[no-untyped-call]
-        self.train(self.training)
 
     def forward(self, batch: TokenBatch) -> list[Float[Tensor, "B W P"]]:
         """Return one tensor per mix; padding is zero."""
@@ -159,31 +207,6 @@ class Elmo(nn.Module):
         on_device = batch.to(next(self.bilm.parameters()).device)
         output = self.run_bilm(*(batch if self.frozen else on_device))
         return self.mix(output.layers, on_device.mask)
-
-    def run_bilm(
-        self, ids: Int[Tensor, "B T *C"], mask: Bool[Tensor, "B T"], state: BiLMState | None = None
-    ) -> BiLMOutput:
-        """Run the biLM alone, as `BiLM.forward` does; without gradients if it is frozen."""
-        if not self.frozen:
-            return self.bilm(ids, mask, state)
-        if self._runner is None:
-            self._runner = PaddedRunner(new_engine(copy.deepcopy(self.bilm)))
-        return self._runner(ids, mask, state)
-
-    def refresh(self) -> None:
-        """Take the current weights of a frozen `bilm`; call it after changing them in place.
-
-        Loading a state dict or moving the module refreshes automatically.
-        """
-        self._runner = None
-
-    def _apply(self, fn: Any, recurse: bool = True) -> "Elmo":
-        self.refresh()
-        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the engine: packed weights and CUDA graphs cannot be pickled."""
-        return {**self.__dict__, "_runner": None}
 
     def mix(
         self, layers: Float[Tensor, "B J T D"], mask: Bool[Tensor, "B T"]
@@ -198,16 +221,6 @@ class Elmo(nn.Module):
             mixed = mix(layers, mask if mix.layer_norm == "allennlp" else words)[:, inner]
             outputs.append(self.dropout(project(mixed)) * kept[:, inner, None])
         return outputs
-
-    def train(self, mode: bool = True) -> "Elmo":
-        """Set the training mode; a frozen biLM has no dropout while the task trains."""
-        super().train(mode)
-        self.bilm.train(mode and not self.frozen)
-        return self
-
-
-def _refresh(elmo: Elmo, _: object) -> None:
-    elmo.refresh()
 
 
 def mean_pool(vectors: Float[Tensor, "B W D"], mask: Bool[Tensor, "B W"]) -> Float[Tensor, "B D"]:

@@ -187,3 +187,12 @@ def test_examples_are_all_sentences_of_the_corpus_with_these_words(
     with_words = {s for s in corpus if {token.lower() for token in s} & {*WORDS}}
     assert with_words == set(sentences)
     assert all(sum(token.lower() in WORDS for token in sentence) == 1 for sentence in sentences)
+
+
+def test_sentences_are_tokenized_for_the_language(tmp_path: Path) -> None:
+    """Oracle: the Korean rules of Moses, which keep Hangul words whole."""
+    path, ship = tmp_path / "senses.tsv", "\ubc30\ub97c"
+    row = f"\ubc30\tship\t\uadf8\ub294 [{ship}] \ud0d4\ub2e4.\n"
+    path.write_text(f"word\tsense\tsentence\n{row}", encoding="utf-8")
+    [example] = read_senses(path, "moses", "ko")
+    assert example.occurrence.tokens == ["\uadf8\ub294", ship, "\ud0d4\ub2e4", "."]

@@ -150,7 +150,6 @@ def test_a_changed_vocabulary_is_refused(bilm: BiLM, tmp_path: Path) -> None:
     write_hdf5(
         reader, tmp_path / "hdf5" / "w.hdf5", tmp_path / "hdf5" / "options.json", vocabulary=words
     )
-    words.write(tmp_path / "hdf5" / "vocab.txt")
     for name in ("lm", "words", "hdf5"):
         file = tmp_path / name / "vocab.txt"
         text = file.read_text()

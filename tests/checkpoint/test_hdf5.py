@@ -16,6 +16,7 @@ from elmore.embedder import Embedder, load
 from elmore.errors import InputError
 from elmore.text.characters import encode_sentences
 from elmore.text.tokenize import Tokenization
+from elmore.text.vocabulary import Vocabulary
 from tests.oracles import released_bilm
 from tests.oracles.releases import VARIANTS, Variant, drop, write_release
 
@@ -182,3 +183,24 @@ def test_tokenization_survives_a_round_trip(bilm: BiLM, tmp_path: Path) -> None:
     assert read_pretrained(weights).tokenization == Tokenization("whitespace", "ko")
     write_hdf5(bilm, weights, options)
     assert read_pretrained(weights).tokenization is None
+
+
+def test_failed_write_keeps_the_previous_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = write_release(tmp_path / "r", VARIANTS["word input"])
+    bilm = read_hdf5(release.weights_file, release.options_file)
+    words = Vocabulary.read(tmp_path / "r" / "vocab.txt")
+    paths = (tmp_path / "w.hdf5", tmp_path / "options.json")
+    write_hdf5(bilm, *paths, vocabulary=words)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    assert before.keys() == {"w.hdf5", "options.json", "vocab.txt"}
+
+    def fail(_: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("elmore.checkpoint.hdf5.hash_weights", fail)
+    with pytest.raises(OSError, match="No space left"):
+        write_hdf5(bilm, *paths, vocabulary=Vocabulary(reversed(words.words)))
+    after = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    assert after == before

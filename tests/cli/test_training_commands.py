@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -96,6 +97,34 @@ def test_invalid_utf8_is_replaced_only_with_the_option(run, text: Path) -> None:
     command = ("pretrain", "bad.txt", "-o", "x", "--size", "tiny", *COMMON)
     assert_rejected(run(*command), "replace_invalid")
     assert run(*command, "--replace-invalid").code == 0
+
+
+def test_text_that_is_too_short_to_hold_out_a_sentence_is_reported(run, text: Path) -> None:
+    command = ("pretrain", "a.txt", "--size", "tiny", *COMMON, "--set", "training.epochs=0.1")
+    result = run(*command, "-o", "short", "--set", "run.heldout=0.001")
+    assert result.code == 0
+    assert "the text has 20 sentences, of which run.heldout=0.001 is less than one" in result.out
+    assert "held out" not in run(*command, "-o", "none", "--set", "run.heldout=0").out
+
+
+@pytest.mark.parametrize(
+    ("interrupted", "message", "more"),
+    [
+        ("encode_corpus", "nothing was saved; run the same command again", ()),
+        ("train", "before the first checkpoint; resume the run", ("--resume",)),
+    ],
+)
+def test_interruption_before_the_first_step_says_how_to_continue(
+    run, text: Path, monkeypatch, interrupted: str, message: str, more: tuple[str, ...]
+) -> None:
+    command = ("pretrain", "a.txt", "-o", "base", "--size", "tiny", *COMMON)
+    with monkeypatch.context() as patch:
+        interrupt = lambda *_, **__: signal.raise_signal(signal.SIGTERM)  # noqa: E731
+        patch.setattr(f"elmore.pretrain.run.{interrupted}", interrupt)
+        result = run(*command)
+    assert result.code == 130
+    assert message in result.err
+    assert run(*command, *more).code == 0
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """AllenNLP's API. Oracles: vectors published with AllenNLP; a biLM in NumPy with carried state."""
 
+import copy
 import json
+import pickle
 from pathlib import Path
 
 import h5py
@@ -191,7 +193,7 @@ def test_requires_grad_trains_the_bilm(release: Release) -> None:
         elmo = Elmo(release.options_file, release.weights_file, 1, requires_grad=requires_grad)
         loss = elmo(batch_to_ids([["the", "bank"]]))["elmo_representations"][0].square().sum()
         loss.backward()
-        grads = [p.grad is not None for p in elmo.elmo.bilm.parameters()]
+        grads = [p.grad is not None for p in elmo.bilm.parameters()]
         assert all(grads) if requires_grad else not any(grads)
         # The next backward pass must not reach into the graph of this one.
         elmo(batch_to_ids([["again"]]))["elmo_representations"][0].sum().backward()
@@ -268,7 +270,7 @@ def test_bilm_has_no_dropout_in_training_mode(release: Release, requires_grad: b
 def test_state_dict_contains_each_weight_once(release: Release) -> None:
     elmo = Elmo(release.options_file, release.weights_file, 2)
     bilm = read_hdf5(release.weights_file, release.options_file)
-    assert len(elmo.state_dict()) == len(bilm.state_dict()) + 2 * 2  # w and gamma of two mixes
+    assert len(elmo.state_dict()) == len(bilm.state_dict()) + 2 * (3 + 1)  # two mixes
 
 
 def test_mixes_are_loaded_from_an_allennlp_checkpoint(release: Release) -> None:
@@ -284,20 +286,54 @@ def test_mixes_are_loaded_from_an_allennlp_checkpoint(release: Release) -> None:
     task = torch.nn.ModuleDict({"embed": elmo})
     result = task.load_state_dict({f"embed.{k}": v for k, v in checkpoint.items()}, strict=False)
     assert not result.unexpected_keys
-    for n, mix in enumerate(elmo.elmo.mixes):
-        assert mix.gamma.item() == 0.5 + n
-        assert mix.w.tolist() == [1 + n, 2 + n, 3 + n]
+    for n, mix in enumerate((elmo.scalar_mix_0, elmo.scalar_mix_1)):
+        assert mix.gamma.tolist() == [0.5 + n]
+        assert [w.tolist() for w in mix.scalar_parameters] == [[1 + n], [2 + n], [3 + n]]
 
 
-def test_scalar_mixes_can_be_accessed_by_their_allennlp_names(release: Release) -> None:
-    elmo = Elmo(release.options_file, release.weights_file, 2)
+def test_scalar_mixes_are_modules_with_the_parameters_of_allennlp(release: Release) -> None:
+    """Oracles: the names and shapes in AllenNLP's checkpoints; Eq. (1) in NumPy."""
+    elmo = Elmo(release.options_file, release.weights_file, 2, dropout=0.0, stateful=False)
+    trained = {name: tuple(p.shape) for name, p in elmo.named_parameters() if p.requires_grad}
+    assert trained == {
+        f"scalar_mix_{n}.{name}": (1,)
+        for n in range(2)
+        for name in ("gamma", *(f"scalar_parameters.{j}" for j in range(3)))
+    }
     with torch.no_grad():
-        elmo.elmo.mixes[1].w.copy_(torch.tensor([1.0, 2.0, 3.0]))
         elmo.scalar_mix_1.gamma.fill_(0.5)
-    assert [w.item() for w in elmo.scalar_mix_1.scalar_parameters] == [1, 2, 3]
-    assert elmo.elmo.mixes[1].gamma.item() == 0.5
-    with pytest.raises(AttributeError, match="scalar_mix_2"):
-        _ = elmo.scalar_mix_2
+        for weight, value in zip(elmo.scalar_mix_1.scalar_parameters, (1, 2, 3), strict=True):
+            weight.fill_(value)
+    weights = np.exp([1, 2, 3]) / np.exp([1, 2, 3]).sum()
+    tensors = [torch.randn(2, 5, 4) for _ in range(3)]
+    expected = 0.5 * sum(w * x.numpy() for w, x in zip(weights, tensors, strict=True))
+    np.testing.assert_allclose(elmo.scalar_mix_1(tensors).detach(), expected, atol=1e-6)
+    layers, _ = released_bilm.embed(["the", "bank"], release.weights, release.options)
+    mixed = elmo(batch_to_ids([["the", "bank"]]))["elmo_representations"][1]
+    expected = 0.5 * np.einsum("j,jtd->td", weights, layers[:, 1:-1])
+    np.testing.assert_allclose(mixed[0].detach(), expected, atol=2e-6)
+    for parameter in elmo.scalar_mix_0.parameters():
+        parameter.requires_grad = False  # a common way to freeze a mix
+    mixed = elmo(batch_to_ids([["the", "bank"]]))["elmo_representations"]
+    assert [x.requires_grad for x in mixed] == [False, True]
+    with pytest.raises(InputError, match="expected 3 tensors to mix, got 2"):
+        elmo.scalar_mix_0(tensors[:2])
+    with pytest.raises(InputError, match="expected 3 scalar parameters"):
+        Elmo(release.options_file, release.weights_file, scalar_mix_parameters=[1.0])
+
+
+def test_elmo_can_be_copied_and_pickled(release: Release) -> None:
+    elmo = Elmo(release.options_file, release.weights_file, 1, dropout=0.0)
+    ids = batch_to_ids([["the", "bank"]])
+    copies = [copy.deepcopy(elmo), pickle.loads(pickle.dumps(elmo))]
+    [expected] = elmo(ids)["elmo_representations"]
+    for other in copies:
+        [actual] = other(ids)["elmo_representations"]
+        assert torch.equal(actual, expected)
+        other.bilm.load_state_dict({k: v + 1 for k, v in other.bilm.state_dict().items()})
+        other.refresh()
+        other.reset_states()
+        assert not torch.equal(other(ids)["elmo_representations"][0], expected)
 
 
 def test_token_embedder_equals_a_projected_elmo(release: Release) -> None:

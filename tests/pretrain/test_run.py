@@ -115,7 +115,7 @@ save = int(os.environ.get("SAVE_AT", -1))
 real = loop.Pretraining._train_step
 def step(self, *args):
     if self.step == save:
-        self.save()
+        loop.save_checkpoint(self)
     if self.step == stop:
         os.kill(os.getpid(), int(os.environ["SIGNAL"]))
     return real(self, *args)

@@ -25,6 +25,7 @@ from elmore.tasks.ner.data import NerExample, read_entities
 from elmore.tasks.ner.task import Ner
 from elmore.tasks.spans import LabeledSpan
 from elmore.tasks.trained import TrainedTask
+from elmore.training.checkpoints import read_checkpoint, write_checkpoint
 from elmore.training.interruption import InterruptedRunError
 from tests.cli.conftest import assert_rejected
 
@@ -210,6 +211,27 @@ def test_lost_metrics_do_not_change_the_reported_scores(conll: Path, tmp_path: P
     assert summary["scores"] == {"dev": {"f1": 0.9}}
 
 
+def test_incomplete_line_of_the_metrics_costs_only_the_plot(conll: Path, tmp_path: Path) -> None:
+    changes, notes = [*BASELINE, "training.epochs=3"], []
+    with pytest.raises(InterruptedRunError):
+        train(tmp_path / "run", conll, changes, report=interrupt_at(1))
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"epoch": 1, "dev": {}}\n')
+    summary = train(tmp_path / "run", conll, changes, resume=True, report=notes.append)
+    assert summary["epochs"] == 3
+    assert "no plot of the learning curves: a line of metrics.jsonl has no" in notes[-1]["note"]
+
+
+def test_checkpoint_of_another_version_is_refused(conll: Path, tmp_path: Path) -> None:
+    with pytest.raises(InterruptedRunError):
+        train(tmp_path / "run", conll, BASELINE, report=interrupt_at(1))
+    [path] = (tmp_path / "run" / "checkpoints").iterdir()
+    checkpoint = read_checkpoint(path)
+    del checkpoint.metadata["best_scores"]
+    write_checkpoint(path.parent, 1, checkpoint)
+    with pytest.raises(InputError, match=r"written by another version.* no 'best_scores'"):
+        train(tmp_path / "run", conll, BASELINE, resume=True)
+
+
 def test_resumed_run_needs_the_same_word_vectors(conll: Path, tmp_path: Path) -> None:
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("ada 1 2\nlondon 3 4\n")
@@ -323,7 +345,7 @@ def test_interruption_of_the_bilm_pass_is_reported(
         patch.setattr(LayerCache, "_fill", interrupt)
         result = run(*command)
     assert result.code == 130
-    assert "elmore: interrupted during the biLM pass" in result.err
+    assert "elmore: interrupted before the first checkpoint; resume the run" in result.err
     assert run(*command, "--resume").code == 0
 
 
@@ -489,7 +511,13 @@ def test_load_and_call_with_raw_text(trained: TrainedTask) -> None:
         ner.predict("Ada left London.")
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"{}", b"null"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"{", b"[]", b"\xff", b"{}", b"null", b'{"task": "ner", "labels": {}}',
+        b'{"task": "ner", "labels": {"tags": [1]}}',
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("name", ["task.json", "words.json"])
 def test_damaged_files_of_a_task_are_named(
     run, conll: Path, trained: TrainedTask, name: str, content: bytes
@@ -514,6 +542,18 @@ def test_line_that_is_not_utf_8_gets_an_error(run, trained: TrainedTask) -> None
     assert "--replace-invalid" in records[1]["error"]
     lines = run("predict", "ner", "text.txt", "--replace-invalid").out.splitlines()
     assert json.loads(lines[1])["text"] == "Ad\ufffd left ."
+
+
+@pytest.mark.parametrize("lines", [b"\n", b"\n\xff\n"])
+def test_input_without_a_valid_line_is_rejected(run, trained: TrainedTask, lines: bytes) -> None:
+    Path("text.txt").write_bytes(lines)
+    result = run("predict", "ner", "text.txt")
+    assert_rejected(result, "no predictions: all lines are blank or invalid")
+    assert ["error" in json.loads(x) for x in result.out.splitlines()] == [True] * lines.count(
+        b"\n"
+    )
+    Path("text.txt").write_bytes(b"")
+    assert run("predict", "ner", "text.txt").code == 0
 
 
 def test_invalid_lines_do_not_stop_the_others(

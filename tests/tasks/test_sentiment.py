@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+import elmore
 from elmore.errors import InputError
 from elmore.tasks import get_task, load_task, read_task_config, train_task
 from elmore.tasks.config import ElmoConfig, WordsConfig
@@ -145,15 +146,59 @@ def test_reads_labeled_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 5])
-def test_binary_numeric_labels_are_rejected(tmp_path: Path, classes: Literal[2, 5]) -> None:
+@pytest.mark.parametrize(
+    "labels", [["0", "1"], ["0", "1", "2"], ["1", "5"], ["Sports", "Politics", "negative"]]
+)
+def test_labels_that_are_not_on_the_scale_are_names(
+    tmp_path: Path, classes: Literal[2, 5], labels: list[str]
+) -> None:
+    path = tmp_path / "lines.tsv"
+    path.write_text("".join(f"{label}\tsome text\n" for label in labels))
+    examples = read_sentiment(path, classes=classes)
+    assert [e.label for e in examples] == labels
+    assert SENTIMENT.labels(examples) == {"classes": sorted(labels, key=lambda x: (x[0] != "n", x))}
+
+
+def test_numbers_next_to_names_of_the_scale_are_rejected(trees: Path, tmp_path: Path) -> None:
     path = tmp_path / "lines.tsv"
     path.write_text("1\tgood\n0\tbad\n\n")
-    with pytest.raises(InputError, match="Write negative and positive"):
-        read_sentiment(path, classes=classes)
-    path.write_text("negative\tbad\nvery negative\tawful\n")
-    assert len(read_sentiment(path, classes=classes)) == 2
-    path.write_text("positive\tgood\nnegative\tbad\n")
-    assert [e.label for e in read_sentiment(path, classes=2)] == ["positive", "negative"]
+    examples = [*read_sentiment(path, classes=5), *read_sentiment(trees, classes=5)]
+    with pytest.raises(InputError, match="the label 0 is not clear next to 'negative'"):
+        SENTIMENT.labels(examples)
+
+
+def test_reads_a_table_with_a_header(tmp_path: Path) -> None:
+    """The format of NSMC, which has rows without a review."""
+    path = tmp_path / "ratings.txt"
+    path.write_text('\ufeffid\tdocument\tlabel\n7\tIt works.\t1\n8\t\t1\n9\t(no) "fun\t0\n')
+    actual = read_sentiment(path, classes=5, tokenize=get_tokenizer())
+    assert actual == [
+        SentimentExample(["It", "works", "."], "1"),
+        SentimentExample(["(", "no", ")", '"', "fun"], "0"),
+    ]
+    path.write_text("text\tlabel\nIt works\tgood\nNot\n")
+    with pytest.raises(InputError, match=r"ratings.txt, line 3: expected the columns of the head"):
+        read_sentiment(path, classes=5)
+
+
+def test_raw_text_is_tokenized_like_the_text_of_the_bilm(
+    run, tmp_path: Path, bilm: elmore.BiLM
+) -> None:
+    """Oracle: the Korean rules of Moses, which keep Hangul words whole."""
+    embedder = elmore.Embedder(bilm, device="cpu", tokenizer="moses", language="ko")
+    embedder.save(tmp_path / "ko")
+    data, folder = tmp_path / "nsmc.tsv", tmp_path / "run"
+    good, bad = "\uc7ac\ubbf8\uc788\ub2e4", "\uc9c0\ub8e8\ud558\ub2e4"
+    data.write_text(f"1\t\uc601\ud654 {good}!\n0\t\uc601\ud654 {bad}.\n" * 2, encoding="utf-8")
+    settings = ("--set", "training.epochs=1", "--set", "network.hidden=4")
+    command = ("train", "sentiment", "--train", data, "--dev", data, "-m", tmp_path / "ko")
+    result = run(*command, "-o", folder, *settings, "--set", "words.min_count=1")
+    assert result.code == 0, result.err
+    trained = load_task(folder, device="cpu")
+    assert {good, bad, "!"} <= set(trained.encode.index.new)
+    answer = trained(f"{good}!")
+    assert answer["tokens"] == [good, "!"]
+    assert answer["probabilities"].keys() == {"0", "1"}
 
 
 @pytest.mark.parametrize(
@@ -167,7 +212,7 @@ def test_binary_numeric_labels_are_rejected(tmp_path: Path, classes: Literal[2, 
         ("(3 (2 It) (3))", "a phrase between parentheses"),
         ("(", "label from 0 to 4"),
         ("It works .", "expected a tree such as"),
-        ("5\tIt works .", "expected a tree such as"),
+        ("\tIt works .", "expected a tree such as"),
         ("3\t ", "expected a tree such as"),
     ],
 )

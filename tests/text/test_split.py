@@ -34,6 +34,22 @@ def test_sentences_equal_those_split_by_hand(text: str, sentences: list[str]) ->
     assert split_sentences(text) == sentences
 
 
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["그는 조지아 주지사였다.", "1976년에 당선되었다.", "왜?", "인기가 많았다!", "끝."],
+        ["원주율은 3.14이다.", "2.5배가 된다."],
+        ["2008. 12. 25. 개봉했다.", "1. FC 쾰른은 2. 분데스리가에 있다."],
+        ["새 운영 체제이다.", "iOS 7은 2013년에 나왔다."],
+        ["호평을 받았다.", "《루퍼》는 흥행했다.", "「법」이다.", "〈시〉와 『책』이다."],
+        ["“나는 간다.”라고 말했다.", "그는 갔다."],
+        ["E.A. 존슨은 Dr. Kim을 만났다.", "그들은 U.S. 오픈에 갔다."],
+    ],
+)
+def test_korean_sentences_equal_those_split_by_hand(sentences: list[str]) -> None:
+    assert split_sentences(" ".join(sentences), "ko") == sentences
+
+
 @given(st.text(st.sampled_from("aB .!?\"')(\u3002\u201d3\n")) | st.text())
 def test_only_whitespace_is_removed(text: str) -> None:
     assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())

@@ -1,10 +1,12 @@
-"""Tokenizers. Oracles: sacremoses; spaCy; the conventions of the 1 Billion Word Benchmark."""
+"""Tokenizers. Oracles: sacremoses; spaCy; the conventions of the 1 Billion Word Benchmark; for
+Korean, the words of UD Korean GSD.
+"""
 
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import islice, pairwise
 from types import FrameType
 from typing import Any
 from unicodedata import category, normalize
@@ -77,6 +79,49 @@ def test_text_is_normalized_to_nfc(tokenizer) -> None:
 )  # fmt: skip
 def test_no_character_is_lost_or_separated_from_its_marks(text: str, tokens: list[str]) -> None:
     assert elmore.tokenize(text) == tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("나는 배를 먹었다.", ["나는", "배를", "먹었다", "."]),
+        ("의사(義士)와 美國", ["의사", "(", "義士", ")", "와", "美國"]),
+        ("《책》의 〈시〉", ["《", "책", "》", "의", "〈", "시", "〉"]),
+        ("중소ㆍ중견 전함·잠수함", ["중소", "ㆍ", "중견", "전함", "·", "잠수함"]),
+        ("A4용지 6,000장은 3.5kg이다.", ["A4용지", "6,000장은", "3.5kg이다", "."]),
+        ("나왔다. iOS는 D.C.에", ["나왔다", ".", "iOS는", "D.C.에"]),
+        ("있었다.그러나 없다 .또", ["있었다", ".", "그러나", "없다", ".", "또"]),
+        ("글쎄..음...ㅠ.ㅠ .5점", ["글쎄", "..", "음", "...", "ㅠ.ㅠ", ".5점"]),
+        ("`자유로운' 세르보-크로아티아어", ["`", "자유로운", "'", "세르보-크로아티아어"]),
+    ],
+)  # fmt: skip
+def test_korean_conventions(text: str, tokens: list[str]) -> None:
+    assert elmore.tokenize(text, language="ko") == tokens
+
+
+@given(st.text(st.sampled_from("가다ㅠ美のAb1² .,'`-·《》()%\u0301")) | st.text())
+@settings(max_examples=500)
+def test_korean_tokens_keep_all_characters_and_split_no_word(text: str) -> None:
+    for piece in normalize("NFC", text).split():
+        tokens = elmore.tokenize(piece, language="ko")
+        assert "".join(tokens) == piece
+        for before, after in pairwise(tokens):
+            assert not (before[-1].isalnum() and after[0].isalnum()) or "\u318d" in before + after
+
+
+def test_korean_tokens_equal_the_words_of_ud_gsd() -> None:
+    path = SHARED / "tasks" / "ko" / "ko_gsd-ud-dev.conllu.xz"
+    if not path.exists():
+        pytest.skip("needs UD Korean GSD")
+    num_equal = num_sentences = 0
+    for sentence in "\n".join(read_lines(path)).split("\n\n"):
+        rows = sentence.split("\n")
+        text = next(row for row in rows if row.startswith("# text = "))
+        words = [row.split("\t")[1] for row in rows if row[:1].isdigit()]
+        num_equal += elmore.tokenize(text.removeprefix("# text = "), language="ko") == words
+        num_sentences += 1
+    # GSD keeps ranges and times whole (70~80, 13:00), and splits runs of periods.
+    assert num_equal > 0.95 * num_sentences
 
 
 def test_whitespace_tokenizer_splits_only_at_whitespace() -> None:

@@ -9,6 +9,7 @@ import torch
 
 from elmore.errors import InputError
 from elmore.training.checkpoints import Checkpoint, write_checkpoint
+from elmore.training.interruption import InterruptedRunError
 from elmore.training.run_folder import RunFolder
 
 
@@ -90,6 +91,25 @@ def test_complete_run_is_kept_until_its_replacement_is_complete(folder: RunFolde
     assert folder.settings.read_text() == "lr = 0.5\n"
 
 
+def test_message_of_an_interruption_says_what_was_saved(folder: RunFolder) -> None:
+    def interrupt(*, resume: bool, create: bool) -> str:
+        with (
+            pytest.raises(InterruptedRunError) as error,
+            folder.explain_interruption(resume=resume),
+        ):
+            if create:
+                folder.create(Settings())
+            raise KeyboardInterrupt
+        return str(error.value)
+
+    assert "nothing was saved; run the same command again" in interrupt(resume=False, create=False)
+    assert "resume the run to start from" in interrupt(resume=False, create=True)
+    assert "resume the run to start from" in interrupt(resume=True, create=False)
+    assert "nothing was saved" in interrupt(resume=False, create=False)  # to overwrite it
+    write_checkpoint(folder.checkpoints, 1, Checkpoint({}, {}))
+    assert "resume the run to continue from the last" in interrupt(resume=True, create=False)
+
+
 def test_other_settings_are_rejected(folder: RunFolder) -> None:
     folder.require_settings(Settings(), Settings())
     with pytest.raises(InputError, match=r"started with other settings.*config\.toml"):
@@ -98,23 +118,25 @@ def test_other_settings_are_rejected(folder: RunFolder) -> None:
 
 def test_metrics_after_the_checkpoint_are_dropped(folder: RunFolder) -> None:
     folder.drop_metrics_after("step", 2)
-    assert folder.read_metrics() == []
+    assert folder.read_metrics("step") == []
     folder.create(Settings())
     records = [{"step": step, "loss": step / 8} for step in (1, 2, 3)]
     for record in records:
         folder.append_metrics(record)
-    assert folder.read_metrics() == records
+    assert folder.read_metrics("step") == records
     with (folder.path / "metrics.jsonl").open("a") as file:
         file.write(json.dumps(records[0]))  # killed before the end of the line
     folder.drop_metrics_after("step", 2)
-    assert folder.read_metrics() == records[:2]
+    assert folder.read_metrics("step") == records[:2]
 
 
-@pytest.mark.parametrize("line", ['{"step": 1', "5", "[1]", "\x00\x00\x00"])
+@pytest.mark.parametrize(
+    "line", ['{"step": 1', "5", "[1]", "\x00\x00\x00", '{"seconds": 1}', '{"step": "1"}']
+)
 def test_damaged_line_of_the_metrics_is_named(folder: RunFolder, line: str) -> None:
     folder.create(Settings())
     (folder.path / "metrics.jsonl").write_text(f'{{"step": 1}}\n{line}\n{{"step": 2}}\n')
-    for read in (folder.read_metrics, lambda: folder.drop_metrics_after("step", 1)):
+    for read in (lambda: folder.read_metrics("step"), lambda: folder.drop_metrics_after("step", 1)):
         with pytest.raises(InputError, match=r"metrics.jsonl, line 2 is damaged"):
             read()
 

@@ -50,13 +50,16 @@ class WordSenses(NamedTuple):
         return project(unit(self.vectors[layer]))
 
 
-def read_senses(path: Path, tokenizer: TokenizerName = "moses") -> list[SenseExample]:
+def read_senses(
+    path: Path, tokenizer: TokenizerName | None = None, language: str | None = None
+) -> list[SenseExample]:
     """Read labeled examples.
 
     Args:
         path: Tab-separated file with the columns word, sense and sentence; the sentence has the
             word in brackets, as in `She wrote a [play] .`.
-        tokenizer: Tokenizer of the sentences.
+        tokenizer: See `parse_query`.
+        language: See `parse_query`.
 
     Raises:
         InputError: If a column or the brackets are missing.
@@ -69,7 +72,7 @@ def read_senses(path: Path, tokenizer: TokenizerName = "moses") -> list[SenseExa
         if len(row) != len(_COLUMNS):
             raise InputError(f"{path}, line {number}: expected 3 columns, found {len(row)}")
         word, sense, sentence = row
-        examples.append(SenseExample(word, sense, parse_query(sentence, tokenizer)))
+        examples.append(SenseExample(word, sense, parse_query(sentence, tokenizer, language)))
     return examples
 
 

@@ -6,6 +6,7 @@ parameters of `BiLM`.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import product
@@ -21,6 +22,7 @@ from elmore.atomic import atomic_file
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.checkpoint.build import build, on_meta_device
+from elmore.checkpoint.directory import VOCABULARY
 from elmore.checkpoint.hash import hash_json, hash_weights, hash_words
 from elmore.errors import InputError
 from elmore.schema import from_mapping, read_json
@@ -284,8 +286,8 @@ def write_hdf5(
 ) -> None:
     """Write HDF5 weights and options.json that AllenNLP and bilm-tf can read.
 
-    `tokenization` is that of the training text. It is a key of options.json that only elmore reads,
-    and so is the hash of `vocabulary`, that of a word-input model.
+    `tokenization` is that of the training text. It is a key of options.json that only elmore reads.
+    `vocabulary`, that of a word-input model, is written to vocab.txt next to the weights.
     """
     config, state = _with_all_projections(bilm)
     read_back: dict[str, Tensor] = {}
@@ -296,9 +298,12 @@ def write_hdf5(
         settings[_VOCABULARY_HASH] = hash_words(vocabulary)
     settings[OPTIONS_HASH] = _hash_options(settings)
     text = json.dumps(settings, indent=2) + "\n"
-    # Nested, so that a failure leaves neither file behind.
-    with atomic_file(options) as temporary_options, atomic_file(weights) as temporary:
-        temporary_options.write_text(text, encoding="utf-8")
+    # Renamed together at the end, so that a failure leaves the previous files.
+    with ExitStack() as files:
+        if vocabulary is not None:
+            vocabulary.write(files.enter_context(atomic_file(weights.with_name(VOCABULARY))))
+        files.enter_context(atomic_file(options)).write_text(text, encoding="utf-8")
+        temporary = files.enter_context(atomic_file(weights))
         # Built in memory, because the HDF5 library crashes if the disk becomes full.
         with h5py.File("weights", "w", driver="core", backing_store=False) as file:
             for rule in rules(config, CELL):
@@ -312,10 +317,12 @@ def write_hdf5(
 
 def wrote_weights(path: Path) -> bool:
     """Return whether `write_hdf5` has written an HDF5 file."""
+    if not path.is_file():  # reading a named pipe would wait for a writer
+        return False
     try:
         with h5py.File(path) as file:
             return HASH in file.attrs
-    except OSError:
+    except (OSError, RuntimeError):
         return False
 
 
@@ -330,7 +337,8 @@ def wrote_options(path: Path) -> bool:
 def wrote_vocabulary(path: Path, options: Path) -> bool:
     """Return whether a vocabulary is the one that belongs to an options.json of `write_hdf5`."""
     try:
-        return read_hdf5_text(options)[1] == hash_words(Vocabulary.read(path))
+        expected = read_hdf5_text(options)[1]
+        return path.is_file() and expected == hash_words(Vocabulary.read(path))
     except InputError:
         return False
 

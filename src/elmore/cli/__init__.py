@@ -64,6 +64,7 @@ def main() -> None:
         print(f"elmore: {error}", file=sys.stderr)
         sys.exit(130)
     except KeyboardInterrupt:
+        print("elmore: interrupted", file=sys.stderr)
         sys.exit(130)  # the shells' convention for Ctrl-C: 128 + SIGINT
     except (InputError, MissingExtraError) as error:
         _fail(str(error))

@@ -41,7 +41,7 @@ def convert(
         softmax_dtype: Type of the softmax weights of a language model; --dtype by default.
         max_file_mb: Split weights into files of up to this many megabytes.
     """
-    from elmore.atomic import atomic_file, lock, refuse_existing
+    from elmore.atomic import lock, refuse_existing
     from elmore.checkpoint.directory import VOCABULARY, new_directory, write_directory
     from elmore.checkpoint.hdf5 import (
         write_hdf5,
@@ -69,8 +69,6 @@ def convert(
             saved = read_pretrained(model, options=options, vocab=vocab)
             if saved.vocabulary is not None:
                 check(vocab_output, is_own=partial(wrote_vocabulary, options=options_output))
-                with atomic_file(vocab_output) as temporary:
-                    saved.vocabulary.write(temporary)
             write_hdf5(saved.bilm, output, options_output, saved.tokenization, saved.vocabulary)
         print(f"{output}, {options_output}")
         return

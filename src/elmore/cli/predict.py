@@ -27,7 +27,7 @@ def predict(
     """Predict line by line: formatted on a terminal, as JSON lines in a pipe.
 
     Every line of text gets one line of JSON. A line that is blank or invalid gets an object with
-    the key `error`.
+    the key `error`. If no line is valid, the exit code is 2.
 
     Example: `elmore predict runs/ner < sentences.txt`
 
@@ -58,7 +58,7 @@ def predict(
         batch_size=1 if interactive else 256,
     )
     console = Console(highlight=False, soft_wrap=True)
-    errors = 0
+    number = errors = 0
     for number, outcome in enumerate(outcomes, 1):
         errors += outcome.error is not None
         if json_output or not sys.stdout.isatty():
@@ -67,6 +67,8 @@ def predict(
             console.print(f"[red]line {number}: {escape(outcome.error)}[/red]")
         else:
             console.print(trained.task.show(outcome.example, outcome.prediction))
+    if 0 < errors == number:
+        raise InputError(f"no predictions: all lines are blank or invalid ({errors})")
     if errors:
         print(f"elmore: blank or invalid lines without a prediction: {errors}", file=sys.stderr)
 

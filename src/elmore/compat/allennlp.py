@@ -1,4 +1,4 @@
-"""AllenNLP's `batch_to_ids`, `Elmo`, `ElmoTokenEmbedder` and `ElmoEmbedder`, with the same results.
+"""AllenNLP's `Elmo`, `ScalarMix`, `ElmoTokenEmbedder`, `ElmoEmbedder`, with the same results.
 
     from allennlp.modules.elmo import Elmo, batch_to_ids        # before
     from elmore.compat.allennlp import Elmo, batch_to_ids       # after
@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypedDict, cast
+from typing import Literal, TypedDict
 
 import h5py
 import numpy as np
@@ -29,8 +29,7 @@ from elmore.embedder import find_device
 from elmore.errors import InputError
 from elmore.inference import new_engine
 from elmore.inference.padded import PaddedRunner
-from elmore.mix import Elmo as Mixes
-from elmore.mix import ScalarMix
+from elmore.mix import BiLMRunner, normalize_batch
 from elmore.text.characters import encode_sentences, encode_words
 from elmore.text.sentences import BOS_WORD, EOS_WORD, check_sentence
 
@@ -111,14 +110,49 @@ def add_boundaries(
     return framed, torch.arange(framed.shape[1], device=x.device) < lengths[:, None] + 2
 
 
-class AllenNLPMix(NamedTuple):
-    """The parameters of a scalar mix, under AllenNLP's names."""
+class ScalarMix(nn.Module):
+    """`allennlp.modules.scalar_mix.ScalarMix`: `elmore.ScalarMix` with AllenNLP's parameters.
 
-    gamma: Float[Tensor, ""]
-    scalar_parameters: tuple[Float[Tensor, " 1"], ...]
+    Args:
+        mixture_size: Number of tensors to mix.
+        do_layer_norm: Normalize each tensor over the batch, as AllenNLP does.
+        initial_scalar_parameters: Initial weights, before the softmax; zeros by default.
+        trainable: Learn the weights and gamma.
+    """
+
+    def __init__(
+        self,
+        mixture_size: int,
+        do_layer_norm: bool = False,
+        initial_scalar_parameters: Sequence[float] | None = None,
+        trainable: bool = True,
+    ) -> None:
+        super().__init__()
+        initial = [0.0] * mixture_size
+        if initial_scalar_parameters is not None:
+            initial = [*map(float, initial_scalar_parameters)]
+        if len(initial) != mixture_size:
+            raise InputError(f"expected {mixture_size} scalar parameters, got {initial}")
+        self.do_layer_norm = do_layer_norm
+        parameters = (nn.Parameter(torch.tensor([w]), requires_grad=trainable) for w in initial)
+        self.scalar_parameters = nn.ParameterList(parameters)
+        self.gamma = nn.Parameter(torch.ones(1), requires_grad=trainable)
+
+    def forward(
+        self, tensors: Sequence[Float[Tensor, "... D"]], mask: Bool[Tensor, "..."] | None = None
+    ) -> Float[Tensor, "... D"]:
+        """Mix tensors of the same shape; layer normalization takes statistics over `mask` only."""
+        if len(tensors) != len(self.scalar_parameters):
+            raise InputError(
+                f"expected {len(self.scalar_parameters)} tensors to mix, got {len(tensors)}"
+            )
+        if self.do_layer_norm:
+            tensors = normalize_batch(torch.stack(list(tensors), dim=1), mask).unbind(dim=1)
+        weights = torch.cat([*self.scalar_parameters]).softmax(dim=0)
+        return self.gamma * sum(w * x for w, x in zip(weights, tensors, strict=True))
 
 
-class Elmo(nn.Module):
+class Elmo(BiLMRunner):
     """`allennlp.modules.elmo.Elmo`: scalar mixes of the layers of a released biLM.
 
     Args:
@@ -151,44 +185,35 @@ class Elmo(nn.Module):
         *,
         stateful: bool = True,
     ) -> None:
-        super().__init__()
         bilm = module if module is not None else _read(options_file, weight_file)
-        self.elmo = Mixes(
-            bilm,
-            num_mixes=num_output_representations,
-            weights="learned" if scalar_mix_parameters is None else scalar_mix_parameters,
-            layer_norm="allennlp" if do_layer_norm else False,
-            dropout=float(dropout),
-            frozen=not requires_grad,
-            keep_boundaries=keep_sentence_boundaries,
-        )
-        self._stateful_bilm = StatefulBiLM(self.elmo.run_bilm, stateful=stateful)
+        super().__init__(bilm, frozen=not requires_grad)
+        self._num_mixes = num_output_representations
+        for k in range(num_output_representations):
+            mix = ScalarMix(
+                bilm.config.num_layers + 1,
+                do_layer_norm,
+                scalar_mix_parameters,
+                trainable=scalar_mix_parameters is None,
+            )
+            self.add_module(f"scalar_mix_{k}", mix)
+        self._dropout = nn.Dropout(dropout)
+        self._stateful_bilm = StatefulBiLM(self.run_bilm, stateful=stateful)
         self._keep_sentence_boundaries = keep_sentence_boundaries
         self._boundaries: Tensor
         self._vocabulary: Tensor
         self.register_buffer("_boundaries", encode_words([BOS_WORD, EOS_WORD]), persistent=False)
         vocabulary = encode_words(vocab_to_cache or [])
         self.register_buffer("_vocabulary", vocabulary, persistent=False)
-        self.register_load_state_dict_pre_hook(_translate_state)  # type: ignore[no-untyped-call]
-        self.train(self.training)
 
     def train(self, mode: bool = True) -> "Elmo":
         """Set training mode; as in AllenNLP, the biLM never applies dropout."""
         super().train(mode)
-        self.elmo.bilm.eval()
+        self.bilm.eval()
         return self
-
-    def __getattr__(self, name: str) -> Any:
-        """Return `scalar_mix_0`, ...: views of the learned parameters; change them in place."""
-        number = name.removeprefix("scalar_mix_")
-        if number == name or not number.isdecimal() or int(number) >= len(self.elmo.mixes):
-            return super().__getattr__(name)
-        mix = cast("ScalarMix", self.elmo.mixes[int(number)])
-        return AllenNLPMix(mix.gamma, mix.w.split(1))
 
     def get_output_dim(self) -> int:
         """Return the dimension of a representation."""
-        return self.elmo.dim
+        return 2 * self.bilm.config.dim
 
     def reset_states(self) -> None:
         """Reset the state to zero."""
@@ -210,27 +235,16 @@ class Elmo(nn.Module):
                 ids, word_mask = self._vocabulary[indices], indices > 0
         ids, mask = add_boundaries(ids, word_mask, self._boundaries)
         layers = self._stateful_bilm(ids, mask)
-        outputs = self.elmo.mix(layers, mask)
+        inner = slice(None) if self._keep_sentence_boundaries else slice(1, -1)
         output_mask = mask if self._keep_sentence_boundaries else mask[:, 2:]
+        mixes = (getattr(self, f"scalar_mix_{k}") for k in range(self._num_mixes))
+        outputs = (self._dropout(mix(layers.unbind(dim=1), mask)[:, inner]) for mix in mixes)
         return {
-            "elmo_representations": [output.unflatten(0, shape) for output in outputs],
+            "elmo_representations": [
+                (output * output_mask[..., None]).unflatten(0, shape) for output in outputs
+            ],
             "mask": output_mask.unflatten(0, shape),
         }
-
-
-def _translate_state(_: nn.Module, state: dict[str, Tensor], prefix: str, *__: object) -> None:
-    """Rename the scalar mixes in an AllenNLP state dict; the biLM comes from the weight file."""
-    mixes: dict[str, dict[int, Tensor]] = {}
-    for name in [name for name in state if name.startswith(prefix)]:
-        match name.removeprefix(prefix).split("."):
-            case [mix, "gamma"] if mix.startswith("scalar_mix_"):
-                gamma = state.pop(name)
-                state[f"{prefix}elmo.mixes.{mix[11:]}.gamma"] = gamma.reshape(())
-            case [mix, "scalar_parameters", layer] if mix.startswith("scalar_mix_"):
-                mixes.setdefault(mix[11:], {})[int(layer)] = state.pop(name)
-    for mix, layers in mixes.items():
-        w = torch.cat([layers[j].reshape(1) for j in sorted(layers)])
-        state[f"{prefix}elmo.mixes.{mix}.w"] = w
 
 
 class ElmoTokenEmbedder(nn.Module):

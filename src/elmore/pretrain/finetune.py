@@ -63,7 +63,7 @@ def finetune(
     if config.run.tensorboard:
         require("tensorboard", extra="tensorboard")
     folder = run_folder(output)
-    with lock(output):
+    with lock(output), folder.explain_interruption(resume=resume):
         inputs = (find_model(model), options, heldout, *files)
         folder.check(resume=resume, overwrite=overwrite, inputs=inputs)
         saved = read_pretrained(model, options=options, with_softmax=True)
@@ -107,12 +107,19 @@ def finetune(
                     "the vocabulary of the model, so perplexity says little about this text"
                 }
             )
-        _train(run, report, resume=resume)
+        heldout_scores = _train(run, report, resume=resume)
         # Text that was already tokenized does not tell how to tokenize other text.
         used = config.text.tokenization if config.text.tokenizer != "whitespace" else None
         tokenization = saved.tokenization or used
-        details = {"before": before["heldout"], "model": saved.provenance}
-        return finish(run, files, report, tokenization, **details)
+        return finish(
+            run,
+            files,
+            report,
+            tokenization,
+            heldout=heldout_scores,
+            before=before["heldout"],
+            model=saved.provenance,
+        )
 
 
 def _train_softmax(
@@ -125,16 +132,16 @@ def _train_softmax(
         resume = folder.path.exists()
         if not resume:
             folder.create(run.config)
-        _train(run, report, resume=resume)
-        finish(run, files, report, tokenization=None)
+        heldout = _train(run, report, resume=resume)
+        finish(run, files, report, tokenization=None, heldout=heldout)
         report({"note": "the softmax is trained; now the biLM is trained too"})
     saved = read_language_model(folder.path)
     return saved.model, saved.vocabulary
 
 
-def _train(run: Pretraining, report: Report, *, resume: bool) -> None:
+def _train(run: Pretraining, report: Report, *, resume: bool) -> dict[str, float] | None:
     run.keep_if_best(run.evaluate())  # the initial weights may turn out to be the best
-    train(run, report, resume=resume)
+    return train(run, report, resume=resume)
 
 
 def read_finetune_config(changes: Sequence[str] = ()) -> PretrainConfig:

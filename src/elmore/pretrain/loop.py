@@ -1,14 +1,10 @@
-"""The training loop of a biLM: steps, evaluations, early stopping, checkpoints."""
+"""The training loop of a biLM: steps, evaluations, early stopping."""
 
-import json
 import math
 import time
-import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, replace
 from itertools import count
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -17,34 +13,27 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from elmore.bilm.language_model import LanguageModel
-from elmore.bilm.lstm import LSTMState, ProjectedLSTM
+from elmore.bilm.lstm import ProjectedLSTM
 from elmore.bilm.model import BiLM, BiLMState
 from elmore.bilm.softmax import Softmax
 from elmore.checkpoint.hash import hash_weights
 from elmore.errors import InputError
 from elmore.prefetch import prefetch
-from elmore.pretrain.config import PretrainConfig, read_config
+from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.graph import GraphedStep, Step
 from elmore.pretrain.heldout import split_heldout
 from elmore.pretrain.perplexity import measure_perplexity
+from elmore.pretrain.resume import save_checkpoint
 from elmore.pretrain.step import StepResult, train_step
 from elmore.text.corpus import Corpus
 from elmore.text.vocabulary import Vocabulary
 from elmore.text.windows import LMBatch, Windows
-from elmore.training.checkpoints import (
-    Checkpoint,
-    checkpoint_files,
-    optimizer_tensors,
-    restore_module,
-    restore_optimizer,
-    write_checkpoint,
-)
+from elmore.training.checkpoints import checkpoint_files
 from elmore.training.optim import make_optimizer, set_learning_rate
 from elmore.training.processes import Processes
-from elmore.training.run_folder import Report, RunFolder
+from elmore.training.run_folder import RunFolder
 
 _BATCHES_AHEAD = 4
-_CHECKPOINT_FORMAT = 2
 
 
 class Pretraining:
@@ -154,7 +143,7 @@ class Pretraining:
                 save = stop or self.seconds - last_save >= 60 * run.checkpoint_minutes
                 if save and not self.complete:
                     self._check_finite()
-                    self.save()
+                    save_checkpoint(self)
                     last_save = self.seconds
                     if stop:
                         return
@@ -287,86 +276,6 @@ class Pretraining:
                 f"the loss is NaN or infinite at step {self.step}. {last} "
                 "Lower training.lr or training.clip_norm and start again."
             )
-
-    # Checkpoints
-
-    def save(self) -> None:
-        """Write a checkpoint with everything that the next step depends on."""
-        state = {
-            f"{i}.{name}": self.processes.gather(tensor)
-            for i, layer in enumerate(self.state)
-            for name, tensor in layer._asdict().items()
-        }
-        if not self.processes.first:
-            return
-        parts = {
-            "model": self.model.state_dict(),
-            "best": self.best_weights,
-            "optimizer": optimizer_tensors(self.optimizer),
-            "sums": {"values": self.sums.values, "steps": torch.tensor(self.sums.steps)},
-            "lstm": state,
-            "windows": {"state": torch.from_numpy(self.windows_state)},
-        }
-        metadata = {
-            "run": self._identity(),
-            "step": self.step,
-            "seconds": self.seconds,
-            "best": self.best,
-            "bad_evaluations": self.bad_evaluations,
-        }
-        tensors = {f"{part}.{k}": v for part, named in parts.items() for k, v in named.items()}
-        write_checkpoint(self.folder.checkpoints, self.step, Checkpoint(tensors, metadata))
-
-    def restore(self, report: Report) -> None:
-        """Resume from the newest intact checkpoint; without any, from the first step.
-
-        Raises:
-            InputError: If the run was started with other settings or other text.
-        """
-        saved = read_config(self.folder.settings)
-        self.folder.require_settings(replace(saved, run=self.config.run), self.config)
-        newest = self.folder.newest_checkpoint(report)
-        if newest:
-            self._restore(*newest)
-        if self.processes.first:
-            self.folder.drop_metrics_after("step", self.step)
-        from_start = "no checkpoint yet: starting from the beginning"
-        report({"note": f"resuming from step {self.step:,}" if newest else from_start})
-
-    def _restore(self, path: Path, checkpoint: Checkpoint) -> None:
-        metadata = checkpoint.metadata
-        current, saved = self._identity(), metadata.get("run", {})
-        for name in current:
-            if current[name] != saved.get(name):
-                raise InputError(
-                    f"{path} belongs to another run: its {name} was {saved.get(name)!r:.80}, "
-                    f"here it is {current[name]!r:.80}"
-                )
-        device = self.processes.device
-        restore_module(self.model, checkpoint.part("model"), path)
-        restore_optimizer(self.optimizer, checkpoint.part("optimizer"))
-        state = {k: v[self.rows].to(device) for k, v in checkpoint.part("lstm").items()}
-        self.state = [
-            LSTMState(state[f"{i}.output"], state[f"{i}.cell"]) for i in range(len(self.state))
-        ]
-        sums = checkpoint.part("sums")
-        self.sums.values, self.sums.steps = sums["values"].to(device), int(sums["steps"])
-        self.windows_state = checkpoint.tensors["windows.state"].numpy()
-        self.step, self.seconds = metadata["step"], metadata["seconds"]
-        self.best, self.bad_evaluations = metadata["best"], metadata["bad_evaluations"]
-        self.best_weights = checkpoint.part("best")
-
-    def _identity(self) -> dict[str, Any]:
-        """Return everything the weights depend on; a checkpoint is refused if it differs."""
-        return {
-            **json.loads(json.dumps(asdict(self.config))),
-            "run": {"patience": self.config.run.patience},  # the others do not affect the weights
-            "start": self.start_hash,
-            "corpus": self.corpus.folder.name,
-            "sentences": zlib.crc32(self.sentences.data),
-            "heldout": zlib.crc32(json.dumps([list(words) for words in self.heldout]).encode()),
-            "format": _CHECKPOINT_FORMAT,
-        }
 
 
 class _Sums:

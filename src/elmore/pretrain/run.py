@@ -16,10 +16,11 @@ import elmore
 from elmore.atomic import lock
 from elmore.checkpoint.directory import CONFIG, SOFTMAX, VOCABULARY, WEIGHTS, write_directory
 from elmore.embedder import find_device
-from elmore.errors import MissingExtraError, require
+from elmore.errors import InputError, MissingExtraError, require
 from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining
+from elmore.pretrain.resume import restore_checkpoint
 from elmore.text.corpus import Progress, encode_corpus
 from elmore.text.tokenize import Tokenization
 from elmore.training.interruption import InterruptedRunError, interruption
@@ -64,7 +65,7 @@ def pretrain(
         progress: Wraps the iterator over chunks of 1000 lines while they are encoded.
 
     Raises:
-        InterruptedRunError: If a signal stopped the run. It can be resumed.
+        InterruptedRunError: If a signal stopped the run. The message says how to continue.
     """
     config = config or PretrainConfig()
     config = replace(config, text=config.text.for_model(None))
@@ -72,7 +73,11 @@ def pretrain(
     if config.run.tensorboard:
         require("tensorboard", extra="tensorboard")
     folder = run_folder(output)
-    with join_processes(find_device(device)) as processes, processes.only_first(lock(output)):
+    with (
+        join_processes(find_device(device)) as processes,
+        processes.only_first(lock(output)),
+        folder.explain_interruption(resume=resume),
+    ):
         if processes.first:
             folder.check(resume=resume, overwrite=overwrite, inputs=(*files, heldout))
         else:
@@ -86,13 +91,20 @@ def pretrain(
         run = Pretraining(
             config, corpus, folder, processes=processes, heldout=sentences, max_minutes=max_minutes
         )
+        if config.run.heldout and not run.heldout:
+            note = (
+                f"no sentences are held out, so perplexity is not measured: the text has "
+                f"{corpus.num_sentences} sentences, of which run.heldout={config.run.heldout} is "
+                "less than one. Raise run.heldout, or provide held-out text."
+            )
+            report({"note": note})
         if processes.first and not resume:
             folder.create(config)
         processes.wait()
-        train(run, report, resume=resume)
+        heldout_scores = train(run, report, resume=resume)
         if not processes.first:
             return {}
-        return finish(run, files, report, config.text.tokenization)
+        return finish(run, files, report, config.text.tokenization, heldout=heldout_scores)
 
 
 def run_folder(path: Path) -> RunFolder:
@@ -101,16 +113,17 @@ def run_folder(path: Path) -> RunFolder:
     return RunFolder(path, CONFIG, results)
 
 
-def train(run: Pretraining, report: Report, *, resume: bool) -> None:
-    """Train until the run is complete.
+def train(run: Pretraining, report: Report, *, resume: bool) -> dict[str, float] | None:
+    """Train until the run is complete; return the perplexity of all held-out sentences, if any.
 
     Raises:
         InterruptedRunError: If a signal stopped the run, after it wrote a checkpoint.
     """
     if resume:
-        run.restore(report)
+        restore_checkpoint(run, report)
     use_tensorboard = run.config.run.tensorboard and run.processes.first
     write = _tensorboard(run.folder.path) if use_tensorboard else _ignore
+    record: dict[str, Any] = {}
     with interruption() as interrupted:
         for record in run.run(interrupted):
             if run.processes.first:
@@ -119,6 +132,7 @@ def train(run: Pretraining, report: Report, *, resume: bool) -> None:
             write(record)
     if not run.complete:
         raise InterruptedRunError(f"interrupted at step {run.step}; resume the run to continue")
+    return record["heldout"]
 
 
 def finish(
@@ -130,10 +144,8 @@ def finish(
 ) -> dict[str, Any]:
     """Write the summary, with `details`, the plot and the model; return the summary."""
     folder = run.folder
-    records = folder.read_metrics()
     tokens = run.step * run.tokens_per_step
     summary = {
-        "heldout": records[-1]["heldout"],
         "steps": run.step,
         "tokens": tokens,
         "seconds": run.seconds,
@@ -149,8 +161,8 @@ def finish(
     }
     write_json(folder.path / SUMMARY, summary)
     try:
-        plot_pretraining(records, folder.path / PLOT)
-    except MissingExtraError as error:
+        plot_pretraining(folder.read_metrics("step"), folder.path / PLOT)
+    except (InputError, MissingExtraError) as error:
         report({"note": f"no plot of the loss: {error}"})
     write_directory(
         run.model.bilm,

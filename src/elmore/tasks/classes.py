@@ -1,4 +1,4 @@
-"""Classification: class indices, class probabilities and accuracy.
+"""Classification: class indices, class probabilities and scores.
 
 B examples, K classes.
 """
@@ -6,7 +6,7 @@ B examples, K classes.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from elmore.tasks.show import color_of
 from elmore.tasks.spans import scores_by_label
+from elmore.tasks.task import Batch, Task
 from elmore.transfer import to_device
 
 ClassProbabilities = dict[str, float]
@@ -42,29 +43,53 @@ def most_probable(probabilities: ClassProbabilities) -> str:
     return max(probabilities, key=probabilities.__getitem__)
 
 
-def accuracy(gold: Iterable[str], predicted: Iterable[ClassProbabilities]) -> dict[str, float]:
-    """Return the share of examples whose most probable class is correct."""
-    correct = [most_probable(p) == label for label, p in zip(gold, predicted, strict=True)]
-    return {"accuracy": sum(correct) / max(len(correct), 1)}
+class LabeledExample(Protocol):
+    """An example of a classification task."""
+
+    @property
+    def label(self) -> str:
+        """The gold class."""
 
 
-def class_scores(
-    gold: Iterable[str], predicted: Iterable[ClassProbabilities]
-) -> dict[str, dict[str, float]]:
-    """Return precision, recall, F1 and support of each class."""
-    return scores_by_label([[(g,)] for g in gold], [[(most_probable(p),)] for p in predicted])
+Example = TypeVar("Example", bound=LabeledExample)
 
 
-def confusion_matrix(
-    gold: Sequence[str], predicted: Sequence[ClassProbabilities]
-) -> dict[str, dict[str, int]]:
-    """Return how many examples of each gold class were predicted as each class.
+class ClassificationTask(Task[Example, Batch, ClassProbabilities]):
+    """A task that assigns one of several classes to each example."""
 
-    The classes are in the order of the probabilities, followed by those that only `gold` has.
-    """
-    pairs = Counter(zip(gold, map(most_probable, predicted), strict=True))
-    classes = dict.fromkeys([*chain(*predicted[:1]), *sorted(gold)])
-    return {name: {other: pairs[name, other] for other in classes} for name in classes}
+    score_name = "accuracy"
+
+    def gold_labels(self, example: Example) -> list[str]:
+        """Return the class."""
+        return [example.label]
+
+    def score(
+        self, examples: Sequence[Example], predictions: Sequence[ClassProbabilities]
+    ) -> dict[str, float]:
+        """Return the share of examples whose most probable class is correct."""
+        pairs = zip(examples, predictions, strict=True)
+        correct = sum(most_probable(p) == example.label for example, p in pairs)
+        return {"accuracy": correct / max(len(examples), 1)}
+
+    def scores_by_label(
+        self, examples: Sequence[Example], predictions: Sequence[ClassProbabilities]
+    ) -> dict[str, dict[str, float]]:
+        """Return precision, recall, F1 and support of each class."""
+        gold = [[(example.label,)] for example in examples]
+        return scores_by_label(gold, [[(most_probable(p),)] for p in predictions])
+
+    def confusion_matrix(
+        self, examples: Sequence[Example], predictions: Sequence[ClassProbabilities]
+    ) -> dict[str, dict[str, int]]:
+        """Return how many examples of each gold class were predicted as each class.
+
+        The classes are in the order of the probabilities, followed by those that only examples
+        have.
+        """
+        gold = [example.label for example in examples]
+        pairs = Counter(zip(gold, map(most_probable, predictions), strict=True))
+        classes = dict.fromkeys([*chain(*predictions[:1]), *sorted(gold)])
+        return {name: {other: pairs[name, other] for other in classes} for name in classes}
 
 
 def class_as_json(probabilities: ClassProbabilities) -> dict[str, Any]:

@@ -90,6 +90,8 @@ class Fit:
         self.lr = config.lr
         self.epoch_seconds = 0.0
         """Duration of the last epoch, including the evaluation on the dev set."""
+        self.seconds = 0.0
+        """Duration of all epochs."""
         self.cut_short = False
         """Whether training stopped because of the time limit."""
 
@@ -134,6 +136,7 @@ class Fit:
         scores = self._score_dev()
         self._update_best(scores)
         self.epoch_seconds = time.monotonic() - start
+        self.seconds += self.epoch_seconds
         return {
             "epoch": self.epoch,
             "loss": loss,
@@ -235,12 +238,17 @@ class Fit:
             "best_scores": self.best_scores,
             "worse": self.bad_epochs,
             "lr": self.lr,
-            "seconds": self.epoch_seconds,
+            "epoch_seconds": self.epoch_seconds,
+            "seconds": self.seconds,
         }
         write_checkpoint(self.folder.checkpoints, self.epoch, Checkpoint(tensors, facts))
 
     def restore(self, report: Report) -> None:
-        """Resume from the newest intact checkpoint, if there is any."""
+        """Resume from the newest intact checkpoint, if there is any.
+
+        Raises:
+            InputError: If no checkpoint can be used.
+        """
         newest = self.folder.newest_checkpoint(report)
         if newest is None:
             return
@@ -251,10 +259,16 @@ class Fit:
             restore_module(self.average, checkpoint.part("average"), path)
         self.best_weights = checkpoint.part("best")
         facts = checkpoint.metadata
-        self.epoch, self.steps = facts["epoch"], facts["steps"]
-        self.best, self.best_scores = facts["best"], facts["best_scores"]
-        self.bad_epochs, self.lr = facts["worse"], facts["lr"]
-        self.epoch_seconds = facts["seconds"]
+        try:
+            self.epoch, self.steps = facts["epoch"], facts["steps"]
+            self.best, self.best_scores = facts["best"], facts["best_scores"]
+            self.bad_epochs, self.lr = facts["worse"], facts["lr"]
+            self.epoch_seconds, self.seconds = facts["epoch_seconds"], facts["seconds"]
+        except KeyError as error:
+            raise InputError(
+                f"{path} was written by another version of elmore: it has no {error}. Start the "
+                "run again."
+            ) from error
 
 
 @contextmanager

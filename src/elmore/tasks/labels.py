@@ -8,6 +8,9 @@ from typing import Any
 from elmore.errors import InputError
 from elmore.tasks.task import Labels, Task
 
+_MAX_LISTED = 20
+"""Maximum number of labels in a message."""
+
 
 def check_classes(labels: Labels) -> None:
     """Raise `InputError` if the training examples of a classifier have one class only."""
@@ -45,15 +48,19 @@ def check_labels(
     unknown = [f"{name} ({n})" for name, n in counts.most_common() if known and name not in known]
     if len(unknown) == len(counts):
         raise InputError(
-            f"the model knows none of the labels in {source}: {', '.join(unknown)}. It was trained "
-            f"with {', '.join(sorted(known))}."
+            f"the model knows none of the labels in {source}: {_listing(unknown)}. It was trained "
+            f"with {_listing(sorted(known))}."
         )
     notes = []
     if unknown:
         notes.append(
             f"{source} has labels that are not in the training data and count as errors: "
-            f"{', '.join(unknown)}"
+            f"{_listing(unknown)}"
         )
     if "classes" in labels and len(counts) == 1:
         notes.append(f"all examples in {source} have the label {next(iter(counts))!r}")
     return notes
+
+
+def _listing(names: Sequence[str]) -> str:
+    return ", ".join([*names[:_MAX_LISTED], *["..."] * (len(names) > _MAX_LISTED)])

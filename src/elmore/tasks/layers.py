@@ -50,7 +50,7 @@ def _reserve(file: IO[bytes], size: int) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     except OSError as error:
         raise InputError(
-            f"the biLM's layers of all sentences take {size / 1e9:.1f} GB, which do not fit into "
+            f"the biLM's layers of all sentences take {size / 1e6:,.1f} MB, which do not fit into "
             f"{folder} ({error.strerror}); set TMPDIR to a folder on a larger disk"
         ) from error
 

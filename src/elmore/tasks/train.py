@@ -100,7 +100,7 @@ def train_task(
 
     Raises:
         InputError: If the input is invalid, or `max_minutes` is too short for one epoch.
-        InterruptedRunError: If a signal stopped the run. It can be resumed.
+        InterruptedRunError: If a signal stopped the run. The message says how to continue.
     """
     check_minutes(max_minutes)
     limit = TimeLimit(max_minutes)
@@ -109,7 +109,7 @@ def train_task(
     files = _Files.of(train, dev, test)
     report = _print_and(report) if progress else report
     folder = RunFolder(Path(output), TASK, (_DATA, _SUMMARY, _PLOT, WORDS, WEIGHTS, FOLDER))
-    with lock(folder.path):
+    with lock(folder.path), folder.explain_interruption(resume=resume):
         if not (resume and _was_cut_short(folder)):
             inputs = (*files.train, files.dev, files.test, config.words.vectors, config.elmo.model)
             folder.check(resume=resume, overwrite=overwrite, inputs=inputs)
@@ -186,7 +186,7 @@ def _run(
         folder=folder,
         limit=limit,
     )
-    records = _train(fit, folder, report, resume=resume)
+    _train(fit, folder, report, resume=resume)
     scores = {"dev": fit.best_scores}
     details: dict[str, Any] = {}
     if examples.test:
@@ -202,7 +202,7 @@ def _run(
         "bilm": embedder.weights_hash if embedder else None,
         "epochs": fit.epoch,
         "cut_short": fit.cut_short,
-        "seconds": sum(r["seconds"] + r["dev_seconds"] for r in records),
+        "seconds": fit.seconds,
         "train_examples": len(examples.train),
         "parameters": sum(p.numel() for p in trained.model.parameters() if p.requires_grad),
         "elmo": _layer_weights(trained.model),
@@ -210,7 +210,7 @@ def _run(
         "elmore": elmore.__version__,
         "torch": torch.__version__,
     }
-    _finish(trained, folder, summary, records, report)
+    _finish(trained, folder, summary, report)
     return summary
 
 
@@ -295,12 +295,7 @@ def _embed(
         embedded = limit.require_time(embedded, total, "the biLM pass over all sentences")
         return with_progress(embedded, "sentences embedded", total) if progress else embedded
 
-    try:
-        layers.prepare(sentences, watch)
-    except KeyboardInterrupt as error:
-        raise InterruptedRunError(
-            "interrupted during the biLM pass, before the first epoch; resume to repeat the pass"
-        ) from error
+    layers.prepare(sentences, watch)
 
 
 def _read_vectors(config: WordsConfig) -> WordVectors:
@@ -341,8 +336,8 @@ def _relevant(config: TaskConfig) -> TaskConfig:
     return replace(config, elmo=ElmoConfig(place="none")) if config.elmo.place == "none" else config
 
 
-def _train(fit: Fit, folder: RunFolder, report: Report, *, resume: bool) -> list[dict[str, Any]]:
-    """Train until complete; return the metrics of all epochs."""
+def _train(fit: Fit, folder: RunFolder, report: Report, *, resume: bool) -> None:
+    """Train until complete."""
     if resume:
         fit.restore(report)
         folder.drop_metrics_after("epoch", fit.epoch)
@@ -353,7 +348,6 @@ def _train(fit: Fit, folder: RunFolder, report: Report, *, resume: bool) -> list
             report(record)
     if not fit.complete:
         raise InterruptedRunError(f"interrupted after epoch {fit.epoch}; resume to continue")
-    return folder.read_metrics()
 
 
 def _layer_weights(model: TaskModel[Any, Any]) -> dict[str, Any]:
@@ -366,18 +360,14 @@ def _layer_weights(model: TaskModel[Any, Any]) -> dict[str, Any]:
 
 
 def _finish(
-    trained: TrainedTask,
-    folder: RunFolder,
-    summary: dict[str, Any],
-    records: Sequence[dict[str, Any]],
-    report: Report,
+    trained: TrainedTask, folder: RunFolder, summary: dict[str, Any], report: Report
 ) -> None:
     """Write the trained task, the plot and the summary; task.json comes last."""
     trained.save_model(folder.path)
     try:
-        if records:  # lost if somebody deleted metrics.jsonl
+        if records := folder.read_metrics("epoch"):  # lost if somebody deleted metrics.jsonl
             plot_task(records, folder.path / _PLOT, trained.task.score_name)
-    except MissingExtraError as error:
+    except (InputError, MissingExtraError) as error:
         report({"note": f"no plot of the learning curves: {error}"})
     write_json(folder.path / _SUMMARY, summary)
     write_json(folder.path / TASK, {**summary, "labels": trained.labels})

@@ -274,15 +274,11 @@ def load(
             f"{folder} is damaged: {WORDS} has {len(words.known)} words with frozen vectors, "
             f"{WEIGHTS} has {len(vectors)}"
         )
-    trained = assemble(
-        task,
-        config,
-        index,
-        WordVectors(index.known, vectors),
-        facts["labels"],
-        embedder,
-        find_device(device),
-    )
+    known, labels = WordVectors(index.known, vectors), facts["labels"]
+    try:
+        trained = assemble(task, config, index, known, labels, embedder, find_device(device))
+    except KeyError as error:
+        raise InputError(f"{folder / TASK} is damaged: it has no labels {error}") from error
     try:
         trained.model.load_state_dict(weights)
     except RuntimeError as error:
@@ -308,10 +304,14 @@ class _SavedWords:
 def _read_facts(path: Path) -> dict[str, Any]:
     facts = read_json(path, "a trained task")
     labels = facts.get("labels")
-    has_labels = isinstance(labels, dict) and all(isinstance(x, list) for x in labels.values())
+    has_labels = isinstance(labels, dict) and all(map(_is_list_of_strings, labels.values()))
     if not isinstance(facts.get("task"), str) or not has_labels:
         raise InputError(f"{path} is damaged: expected the name of a task and its labels")
     return facts
+
+
+def _is_list_of_strings(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def assemble(

@@ -29,7 +29,7 @@ import numpy as np
 from filelock import FileLock
 from jaxtyping import Int
 
-from elmore.atomic import atomic_file, atomic_folder, naming, remove_leftovers
+from elmore.atomic import atomic_file, atomic_folder, remove_leftovers
 from elmore.errors import InputError
 from elmore.prefetch import prefetch
 from elmore.text.characters import encode_words
@@ -49,7 +49,7 @@ Progress = Callable[[Iterator[Any]], Iterator[Any]]
 
 BOS, EOS = range(2)
 _SPECIAL_WORDS = (BOS_WORD, EOS_WORD, UNK_WORD)
-_FORMAT = 3  # increase when the encoding of a text changes, so that cached corpora are not reused
+_FORMAT = 4  # increase when the encoding of a text changes, so that cached corpora are not reused
 _LINES_PER_CHUNK = 1000
 _WORDS_PER_CHUNK = 1 << 16
 _TOKENS_PER_CHUNK = 1 << 24
@@ -200,7 +200,7 @@ def encode_corpus(
         with FileLock(cache / f"{folder.name}.lock"):
             if not folder.exists():  # another process may have encoded it in the meantime
                 remove_leftovers(folder)
-                with naming(folder), atomic_folder(folder) as temporary:
+                with atomic_folder(folder) as temporary:
                     chunks = _encode_files(files, config, workers or os.cpu_count() or 1)
                     _write(temporary, progress(chunks), files)
     return Corpus(folder)

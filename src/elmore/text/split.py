@@ -14,7 +14,10 @@ _END = re.compile(
     (?P<stop> [.!?\u2026]+ )
     (?P<closing> ["')\]\u2019\u201d\u00bb]* )
     \s+
-    (?= ["'(\[\u2018\u201c\u00ab\u00bf\u00a1]* (?P<next> \w ) )
+    (?=
+        ["'(\[\u2018\u201c\u00ab\u00bf\u00a1\u226a\u3008\u300a\u300c\u300e\u3010\u3014\uff08\uff1c]*
+        (?P<next> \w )
+    )
     | (?P<wide> [\u3002\uff01\uff1f]+ [\u300d\u300f\uff09"']* ) \s*
     """,
     re.VERBOSE,
@@ -36,7 +39,10 @@ def sentence_starts(text: str, language: str = "en") -> Iterator[int]:
     for end in _END.finditer(text):
         if end["wide"] is None:
             following = end["next"]
-            if not (following.isupper() or following.isdigit() or _has_no_case(following)):
+            before = text[end.start() - 1 : end.start()]
+            can_start = following.isupper() or following.isdigit() or _has_no_case(following)
+            # Korean sentences may start with a lowercase word: "출시됐다. iOS는".
+            if not (can_start or _has_no_case(before)):
                 continue
             if end["stop"] == "." and not end["closing"]:
                 # A bounded search keeps the total time linear in the length of the text.
@@ -47,6 +53,8 @@ def sentence_starts(text: str, language: str = "en") -> Iterator[int]:
                 if is_initial or is_acronym or word in abbreviations:
                     continue
                 if word in before_numbers and following.isdigit():
+                    continue
+                if word.isdecimal() and language == "ko":  # "2008. 12. 25.", "2. 분데스리가"
                     continue
         start = end.end()
         yield start

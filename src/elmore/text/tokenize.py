@@ -31,6 +31,18 @@ _WITHOUT_SPACES = ("zh", "yue", "ja")
 # Unified Canadian Aboriginal Syllabics: letters without case that stand in for characters that
 # sacremoses drops (control characters), splits off (combining marks) or uses itself (DOTMULTI).
 _RARE_LETTERS = range(0x1401, 0x166D)
+# What to split off in Korean text. The rules of sacremoses split Hanja into single characters, take
+# CJK brackets for letters, and take "3.5명이다." for an abbreviation with its period.
+_KOREAN_SYMBOL = re.compile(
+    r"""
+    ( [^\w\s.',\-]
+    | [_\u318d]                         # U+318D: a letter of Old Hangul, used as a middle dot
+    | (?<=[\uac00-\ud7a3]) \. (?!\.)    # a period after a Hangul syllable
+    | (?<!\S) \. (?=[\uac00-\ud7a3])    # or before one: "했다 .그리고"
+    )
+    """,
+    re.VERBOSE,
+)
 _BRACKETS = re.compile(r"\[([^\[\]]+)\]")
 
 
@@ -175,6 +187,8 @@ class _Moses:
         from sacremoses import MosesTokenizer
 
         self._moses = MosesTokenizer(lang=language)
+        if language == "ko":
+            self._moses.PAD_NOT_ISALNUM = (_KOREAN_SYMBOL, r" \1 ")
         self._alphanumeric: dict[str, list[str]] = {}
         self._in_context: dict[tuple[str, str, str], list[str]] = {}
         self._is_lower = cache(self._moses.islower)  # slow: builds a set on each call

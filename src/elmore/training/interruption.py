@@ -13,7 +13,7 @@ SIGNALS = [
 
 
 class InterruptedRunError(Exception):
-    """A run was stopped by a signal after it wrote a checkpoint; it can be resumed."""
+    """A run was stopped by a signal. The message says what was saved and how to continue."""
 
 
 @contextmanager

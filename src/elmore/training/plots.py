@@ -1,13 +1,15 @@
 """Learning curves: the training loss on the left axis, the quality measure on the right one."""
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from elmore.atomic import atomic_file
-from elmore.errors import require
+from elmore.errors import InputError, require
 
 
 class Curve(NamedTuple):
@@ -18,20 +20,37 @@ class Curve(NamedTuple):
 
 
 def plot_pretraining(records: Sequence[dict[str, Any]], path: Path) -> None:
-    """Plot training loss and held-out perplexity over the number of tokens."""
-    losses = [(r["tokens"], r["loss"]) for r in records if "loss" in r]
-    heldout = [(r["tokens"], r["heldout"]["average"]) for r in records if r.get("heldout")]
-    loss = Curve("training loss (nats per word)", losses)
+    """Plot training loss and held-out perplexity over the number of tokens.
+
+    Raises:
+        InputError: If a record is incomplete.
+    """
+    trained = [record for record in records if "loss" in record]
+    evaluated = [record for record in records if record.get("heldout")]
+    loss = Curve("training loss (nats per word)", _points(trained, "tokens", "loss"))
+    heldout = _points(evaluated, "tokens", "heldout", "average")
     perplexity = Curve("held-out perplexity", heldout)
     _plot(path, "tokens", loss, perplexity, highlight=len(heldout) - 1, number="{:.1f}")
 
 
 def plot_task(records: Sequence[dict[str, Any]], path: Path, score: str) -> None:
-    """Plot training loss and dev score over the epochs, and highlight the best score."""
-    loss = Curve("training loss", [(r["epoch"], r["loss"]) for r in records])
-    scores = Curve(f"dev {score}", [(r["epoch"], r["dev"][score]) for r in records])
+    """Plot training loss and dev score over the epochs, and highlight the best score.
+
+    Raises:
+        InputError: If a record is incomplete.
+    """
+    loss = Curve("training loss", _points(records, "epoch", "loss"))
+    scores = Curve(f"dev {score}", _points(records, "epoch", "dev", score))
     best = max(range(len(records)), key=lambda i: scores.points[i][1])
     _plot(path, "epoch", loss, scores, highlight=best, number="{:.4f}")
+
+
+def _points(records: Sequence[Any], x: str, *y: str) -> list[tuple[float, float]]:
+    """Return two numbers of each record; `y` are the keys of a nested one."""
+    try:
+        return [(float(record[x]), float(reduce(getitem, y, record))) for record in records]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"a line of metrics.jsonl has no {x} or no {' '.join(y)}") from error
 
 
 def _plot(

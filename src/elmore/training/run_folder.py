@@ -6,12 +6,12 @@ DIR/checkpoints/    what an interrupted run resumes from; removed on completion
 """
 
 import json
-import math
 import platform
 import shutil
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import torch
 from elmore.atomic import atomic_file, atomic_folder, naming, refuse_existing, remove_leftovers_in
 from elmore.errors import InputError
 from elmore.training.checkpoints import Checkpoint, checkpoint_files, read_checkpoint
+from elmore.training.interruption import InterruptedRunError
 from elmore.training.settings import write_settings
 
 Report = Callable[[dict[str, Any]], None]
@@ -104,6 +105,30 @@ class RunFolder:
                 shutil.rmtree(self._previous, ignore_errors=True)
                 self.path.replace(self._previous)
 
+    @contextmanager
+    def explain_interruption(self, *, resume: bool) -> Iterator[None]:
+        """Turn a `KeyboardInterrupt` into an `InterruptedRunError` that says what was saved.
+
+        Args:
+            resume: Whether the run is resumed, so that the folder is from before.
+        """
+        before = None if resume else self._created
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            if self._created == before:
+                saved = "before training, so nothing was saved; run the same command again"
+            elif checkpoint_files(self.checkpoints):
+                saved = "between checkpoints; resume the run to continue from the last one"
+            else:
+                saved = "before the first checkpoint; resume the run to start from the beginning"
+            raise InterruptedRunError(f"interrupted {saved}") from error
+
+    @property
+    def _created(self) -> int | None:
+        """When the run was created, if it was."""
+        return self.settings.stat().st_mtime_ns if self.settings.exists() else None
+
     def require_settings(self, saved: object, current: object) -> None:
         """Raise `InputError` if a run is resumed with other settings than it was started with."""
         if saved != current:
@@ -117,24 +142,27 @@ class RunFolder:
         with naming(self._metrics), self._metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
-    def read_metrics(self) -> list[dict[str, Any]]:
-        """Return the lines of metrics.jsonl."""
+    def read_metrics(self, counter: str) -> list[dict[str, Any]]:
+        """Return the lines of metrics.jsonl, each of which has an integer named `counter`."""
         raw = self._metrics.read_bytes() if self._metrics.exists() else b""
         records = []
         # A line without an end was cut off when the process was killed.
         for number, line in enumerate(raw.splitlines(keepends=True), start=1):
             if line.endswith(b"\n"):
                 try:
-                    records.append(dict(json.loads(line)))
-                except (ValueError, TypeError) as error:
+                    record = json.loads(line)
+                    index(record[counter])
+                except (KeyError, TypeError, ValueError) as error:
                     raise InputError(
-                        f"{self._metrics}, line {number} is damaged ({error}). Delete the line."
+                        f"{self._metrics}, line {number} is damaged: expected a JSON object with "
+                        f"{counter!r}. Delete the line."
                     ) from error
+                records.append(record)
         return records
 
     def drop_metrics_after(self, counter: str, last: int) -> None:
         """Drop the lines whose `counter` is above `last`: a resumed run writes them again."""
-        records = [r for r in self.read_metrics() if r.get(counter, math.inf) <= last]
+        records = [r for r in self.read_metrics(counter) if r[counter] <= last]
         with atomic_file(self._metrics) as temporary:
             temporary.write_text("".join(f"{json.dumps(r)}\n" for r in records), encoding="utf-8")
 

@@ -302,10 +302,12 @@ def read_record(path: Path) -> dict[str, Any] | None:
     The record has the `settings` of the run and, for a file with rows, `saved`: the values of
     `Saved` after the last row.
     """
+    if not path.is_file():  # reading a named pipe would wait for a writer
+        return None
     try:
         record = _RECORD_READERS[path.suffix](path)
         return record if isinstance(record["settings"], dict) else None
-    except (ValueError, TypeError, KeyError, OSError, RuntimeError, zipfile.BadZipFile):
+    except (ValueError, TypeError, KeyError, OSError, RuntimeError):
         return None
 
 
@@ -328,8 +330,12 @@ def _read_hdf5_record(path: Path) -> dict[str, Any]:
 
 
 def _read_npz_record(path: Path) -> dict[str, Any]:
-    with zipfile.ZipFile(path) as archive:
-        return dict(json.loads(archive.comment))
+    # `ZipFile` would read the names of all members. The comment is the end of the file, after a
+    # signature and 18 bytes.
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - zipfile.ZIP_MAX_COMMENT - 22))
+        end = file.read()
+    return dict(json.loads(end[end.rfind(b"PK\x05\x06") + 22 :]))
 
 
 _RECORD_READERS = {

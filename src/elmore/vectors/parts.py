@@ -85,7 +85,7 @@ def write_vectors(
     with lock(path), naming(path):
         record = check_output(path, settings, resume=resume, overwrite=overwrite)
         if "saved" in record:
-            return _check_text(path, rows_after, Saved(*record["saved"]))
+            return _check_complete(path, rows_after, Saved(*record["saved"]))
         run = _Run(path, form)
         remove_leftovers_in(run.folder)
         result = record.get("result")
@@ -130,7 +130,7 @@ def check_output(
     return record
 
 
-def _check_text(path: Path, rows_after: RowsAfter, saved: Saved) -> int:
+def _check_complete(path: Path, rows_after: RowsAfter, saved: Saved) -> int:
     """Return the number of rows of a complete output; raise unless they are all of the text."""
     if next(iter(rows_after(saved._replace(window_start=saved.rows))), None):
         raise InputError(

@@ -10,29 +10,26 @@ from rich.markup import escape
 
 from elmore.errors import InputError
 from elmore.tasks.classes import (
+    ClassificationTask,
     ClassProbabilities,
-    accuracy,
     class_as_json,
     class_ids,
-    class_scores,
-    confusion_matrix,
     show_class,
 )
 from elmore.tasks.entailment.config import EntailmentConfig
 from elmore.tasks.entailment.data import EntailmentExample, parse_json, parse_pair, read_pairs
 from elmore.tasks.entailment.model import ESIM, EntailmentBatch, balanced_weights
-from elmore.tasks.task import Labels, Task
+from elmore.tasks.task import Labels
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
 from elmore.text.tokenize import Tokenization, Tokenizer, choose_tokenization, get_tokenizer
 
 
-class Entailment(Task[EntailmentExample, EntailmentBatch, ClassProbabilities]):
+class Entailment(ClassificationTask[EntailmentExample, EntailmentBatch]):
     """Decide whether a premise entails a hypothesis, contradicts it, or neither."""
 
     name = "entailment"
     config = EntailmentConfig
-    score_name = "accuracy"
 
     def read(
         self, path: Path, config: EntailmentConfig, *, training: bool = False
@@ -78,28 +75,6 @@ class Entailment(Task[EntailmentExample, EntailmentBatch, ClassProbabilities]):
             encode([*premises, *(example.hypothesis for example in examples)]),
             class_ids((e.label for e in examples), labels["classes"], encode.device),
         )
-
-    def score(
-        self, examples: Sequence[EntailmentExample], predictions: Sequence[ClassProbabilities]
-    ) -> dict[str, float]:
-        """Return the accuracy."""
-        return accuracy((example.label for example in examples), predictions)
-
-    def gold_labels(self, example: EntailmentExample) -> list[str]:
-        """Return the class."""
-        return [example.label]
-
-    def scores_by_label(
-        self, examples: Sequence[EntailmentExample], predictions: Sequence[ClassProbabilities]
-    ) -> dict[str, dict[str, float]]:
-        """Return precision, recall, F1 and support of each class."""
-        return class_scores((example.label for example in examples), predictions)
-
-    def confusion_matrix(
-        self, examples: Sequence[EntailmentExample], predictions: Sequence[ClassProbabilities]
-    ) -> dict[str, dict[str, int]]:
-        """Return the confusion matrix of the classes."""
-        return confusion_matrix([example.label for example in examples], predictions)
 
     def parse(self, line: str, tokenize: Tokenizer) -> EntailmentExample:
         """Parse `premise<TAB>hypothesis`, or a JSON object as in SNLI."""

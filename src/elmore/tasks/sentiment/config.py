@@ -5,11 +5,12 @@ from typing import Literal
 
 from elmore.schema import check_ranges
 from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
+from elmore.text.tokenize import TokenizerName, choose_tokenization
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentimentDataConfig:
-    """Classes and training examples."""
+    """Classes, training examples and tokenization."""
 
     classes: Literal[5, 2] = 5
     """Five classes from very negative to very positive, or two, without neutral sentences."""
@@ -20,8 +21,16 @@ class SentimentDataConfig:
     min_phrase: int = 4
     """Minimum number of words in a training phrase, as in the paper; sentences may be shorter."""
 
+    tokenizer: TokenizerName | None = None
+    """Tokenizer of sentences without a tree; by default that of the biLM, or `moses`."""
+
+    language: str | None = None
+    """ISO 639-1 code of these sentences, for the rules of the tokenizer; by default that of the
+    biLM, or `en`."""
+
     def __post_init__(self) -> None:
         check_ranges("data", self, at_least={"min_phrase": 1})
+        choose_tokenization(None, self.tokenizer, self.language)  # rejects unknown languages
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,18 +1,20 @@
 """Trees of the Stanford Sentiment Treebank, or labeled lines, to sentences and phrases.
 
 (4 (2 It) (4 (2 works) (2 .)))      each phrase has a label from 0, very negative, to 4
-4<TAB>It works .                    a label, as a number or a word, and a tokenized sentence
+positive<TAB>It works.              a label and a sentence, raw or tokenized
+id<TAB>document<TAB>label           a header, then rows, as in NSMC
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from elmore.errors import InputError
 from elmore.tasks.spans import LabeledSpan
-from elmore.tasks.treebank import unescape
+from elmore.tasks.treebank import treebank_tokens, unescape
 from elmore.text.lines import read_lines
+from elmore.text.tokenize import Tokenizer
 
 SCALE = ("very negative", "negative", "neutral", "positive", "very positive")
 """The five classes, in the order of their numbers."""
@@ -20,6 +22,7 @@ SCALE = ("very negative", "negative", "neutral", "positive", "very positive")
 _BINARY = {"very negative": "negative", "very positive": "positive", "neutral": None}
 """Binary class of a five-way class; None excludes it. Classes that are not listed stay."""
 _NAMES = {**{str(n): name for n, name in enumerate(SCALE)}, **{name: name for name in SCALE}}
+_TEXT_COLUMNS = ("text", "sentence", "document", "review")
 _TREE_TOKEN = re.compile(r"[()]|[^ \t()]+")  # not \s: some words contain a no-break space
 
 
@@ -39,25 +42,36 @@ class Tree(NamedTuple):
 
 
 def read_sentiment(
-    path: Path, *, classes: Literal[5, 2], phrases: bool = False, min_phrase: int = 1
+    path: Path,
+    *,
+    classes: Literal[5, 2],
+    phrases: bool = False,
+    min_phrase: int = 1,
+    tokenize: Tokenizer = str.split,
 ) -> list[SentimentExample]:
-    """Read trees or labeled lines.
+    """Read trees, labeled lines, or a table with a header.
+
+    Labels may have any names. Numbers are taken for those of the treebank if all labels of the file
+    are on its scale and some are above 2; otherwise they are names, too.
 
     Args:
         path: The file.
-        classes: Five classes, or two, without neutral examples.
+        classes: The treebank's five classes, or two, without neutral examples. Other classes stay
+            as they are.
         phrases: Return the phrases of trees, too. Duplicates with the same label are dropped;
             otherwise short phrases, which occur in many sentences, would outweigh all others.
         min_phrase: Minimum number of words in a phrase; sentences may be shorter.
+        tokenize: Tokenizer of sentences without a tree.
 
     Raises:
-        InputError: If a line is not a tree or a label with a sentence.
+        InputError: If a line is not a tree, a label with a sentence, or a row of the table.
     """
-    _refuse_binary_labels(path)
-    trees = list(read_trees(path))
+    trees = list(_read_trees(path, tokenize))
+    labels = {tree.phrases[-1].label.lower() for tree in trees}
+    on_scale = labels <= _NAMES.keys() and not labels <= {"0", "1", "2"}
     sentences = {tuple(tree.tokens) for tree in trees}
     examples = [
-        (tuple(tree.tokens[start:end]), label)
+        (tuple(tree.tokens[start:end]), _NAMES[label.lower()] if on_scale else label)
         for tree in trees
         for label, start, end in (_phrases(tree, min_phrase) if phrases else tree.phrases[-1:])
     ]
@@ -77,36 +91,54 @@ def _phrases(tree: Tree, min_phrase: int) -> Iterator[LabeledSpan]:
     yield sentence
 
 
-def _refuse_binary_labels(path: Path) -> None:
-    """Raise `InputError` for labeled lines where 0 and 1 seem to mean negative and positive."""
-    if {line.partition("\t")[0].strip() for line in read_lines(path)} - {""} == {"0", "1"}:
-        raise InputError(
-            f"{path}: all labels are 0 or 1, which are both negative on the scale from 0 to 4. "
-            "Write negative and positive instead, or very negative and negative."
-        )
-
-
-def read_trees(path: Path) -> Iterator[Tree]:
+def _read_trees(path: Path, tokenize: Tokenizer) -> Iterator[Tree]:
     """Yield the sentences of a file with their labeled phrases."""
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            continue
+    for number, line in _read_lines(path):
         try:
-            yield parse_tree(line) if line.lstrip().startswith("(") else _parse_labeled(line)
+            is_tree = line.lstrip().startswith("(")
+            yield parse_tree(line) if is_tree else _parse_labeled(line, tokenize)
         except InputError as error:
             raise InputError(f"{path}, line {number}: {error}, got {line!r:.60}") from error
 
 
-def _parse_labeled(line: str) -> Tree:
-    label, tab, sentence = line.partition("\t")
-    name = _NAMES.get(label.strip().lower())
-    if not tab or name is None or not sentence.strip():
+def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line numbers and lines; a row of a table becomes a label, a tab and a text.
+
+    Blank lines, and rows without a text, are skipped.
+    """
+    columns: list[int] = []
+    for number, line in enumerate(read_lines(path), 1):
+        cells = line.split("\t")
+        if number == 1:
+            columns = _label_and_text(cells)
+            if columns:
+                continue
+        if columns and line.strip():
+            if len(cells) <= max(columns):
+                raise InputError(
+                    f"{path}, line {number}: expected the columns of the header, got {line!r:.60}"
+                )
+            label, text = (cells[column] for column in columns)
+            line = f"{label}\t{text}" if text.strip() else ""
+        if line.strip():
+            yield number, line
+
+
+def _label_and_text(header: Sequence[str]) -> list[int]:
+    """Return the columns of label and text, or nothing if this is not a header."""
+    names = [name.strip().lower() for name in header]
+    text = next((name for name in _TEXT_COLUMNS if name in names), None)
+    return [names.index("label"), names.index(text)] if text and "label" in names else []
+
+
+def _parse_labeled(line: str, tokenize: Tokenizer) -> Tree:
+    label, _, sentence = line.partition("\t")
+    tokens = treebank_tokens(sentence, tokenize)
+    if not label.strip() or not tokens:
         raise InputError(
-            "expected a tree such as (3 (2 It) (3 works)), or a label from 0 to 4 or "
-            "from very negative to very positive, a tab and a sentence"
+            "expected a tree such as (3 (2 It) (3 works)), or a label, a tab and a sentence"
         )
-    tokens = [unescape(token) for token in sentence.split()]
-    return Tree(tokens, [LabeledSpan(name, 0, len(tokens))])
+    return Tree(tokens, [LabeledSpan(label.strip(), 0, len(tokens))])
 
 
 def parse_tree(line: str) -> Tree:

@@ -1,47 +1,60 @@
 """The task of sentiment classification (section 4)."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
 
+from elmore.errors import InputError
 from elmore.tasks.classes import (
+    ClassificationTask,
     ClassProbabilities,
-    accuracy,
     class_as_json,
     class_ids,
-    class_scores,
-    confusion_matrix,
     show_class,
 )
 from elmore.tasks.sentiment.config import SentimentConfig
 from elmore.tasks.sentiment.data import SCALE, SentimentExample, read_sentiment
 from elmore.tasks.sentiment.model import BCN, SentimentBatch
-from elmore.tasks.task import Labels, Task
+from elmore.tasks.task import Labels
 from elmore.tasks.treebank import treebank_tokens
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
-from elmore.text.tokenize import Tokenizer
+from elmore.text.tokenize import Tokenization, Tokenizer, choose_tokenization, get_tokenizer
 
 
-class Sentiment(Task[SentimentExample, SentimentBatch, ClassProbabilities]):
+class Sentiment(ClassificationTask[SentimentExample, SentimentBatch]):
     """Decide how positive or negative a sentence is."""
 
     name = "sentiment"
     config = SentimentConfig
-    score_name = "accuracy"
 
     def read(
         self, path: Path, config: SentimentConfig, *, training: bool = False
     ) -> list[SentimentExample]:
-        """Read trees or labeled lines; for training, with the phrases of trees by default."""
+        """Read trees, labeled lines or a table; for training, with phrases of trees by default."""
         return read_sentiment(
             path,
             classes=config.data.classes,
             phrases=training and config.data.train_on == "phrases",
             min_phrase=config.data.min_phrase,
+            tokenize=get_tokenizer(config.data.tokenizer, config.data.language),
         )
+
+    def tokenization(self, config: SentimentConfig) -> Tokenization | None:
+        """Return the tokenization of the training sentences; not in tasks of older versions."""
+        if config.data.language is None:
+            return None
+        return choose_tokenization(None, config.data.tokenizer, config.data.language)
+
+    def with_bilm_language(
+        self, config: SentimentConfig, of_bilm: Tokenization | None
+    ) -> SentimentConfig:
+        """Fill in the tokenizer and the language of the biLM."""
+        chosen = choose_tokenization(of_bilm, config.data.tokenizer, config.data.language)
+        return replace(config, data=replace(config.data, **asdict(chosen)))
 
     def texts(self, example: SentimentExample) -> Sequence[Sentence]:
         """Return the sentence."""
@@ -52,9 +65,19 @@ class Sentiment(Task[SentimentExample, SentimentBatch, ClassProbabilities]):
         return [] if example.is_phrase else [example.tokens]
 
     def labels(self, examples: Sequence[SentimentExample]) -> Labels:
-        """Return the classes that occur, from negative to positive."""
+        """Return the classes that occur: the treebank's from negative to positive, then others.
+
+        Raises:
+            InputError: If some files have names of the treebank's classes and others numbers.
+        """
         seen = {example.label for example in examples}
-        return {"classes": [name for name in SCALE if name in seen]}
+        numbers = sorted(filter(str.isdecimal, seen))
+        if numbers and not seen.isdisjoint(SCALE):
+            raise InputError(
+                f"the label {numbers[0]} is not clear next to {min(seen.intersection(SCALE))!r}: "
+                "write names instead of numbers, such as negative and positive"
+            )
+        return {"classes": [*filter(seen.__contains__, SCALE), *sorted(seen.difference(SCALE))]}
 
     def build(self, config: SentimentConfig, words: Words, labels: Labels) -> BCN:
         """Return the network."""
@@ -68,28 +91,6 @@ class Sentiment(Task[SentimentExample, SentimentBatch, ClassProbabilities]):
             encode([example.tokens for example in examples]),
             class_ids((e.label for e in examples), labels["classes"], encode.device),
         )
-
-    def score(
-        self, examples: Sequence[SentimentExample], predictions: Sequence[ClassProbabilities]
-    ) -> dict[str, float]:
-        """Return the accuracy."""
-        return accuracy((example.label for example in examples), predictions)
-
-    def gold_labels(self, example: SentimentExample) -> list[str]:
-        """Return the class."""
-        return [example.label]
-
-    def scores_by_label(
-        self, examples: Sequence[SentimentExample], predictions: Sequence[ClassProbabilities]
-    ) -> dict[str, dict[str, float]]:
-        """Return precision, recall, F1 and support of each class."""
-        return class_scores((example.label for example in examples), predictions)
-
-    def confusion_matrix(
-        self, examples: Sequence[SentimentExample], predictions: Sequence[ClassProbabilities]
-    ) -> dict[str, dict[str, int]]:
-        """Return the confusion matrix of the classes."""
-        return confusion_matrix([example.label for example in examples], predictions)
 
     def parse(self, line: str, tokenize: Tokenizer) -> SentimentExample:
         """Parse a sentence."""
