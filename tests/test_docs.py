@@ -12,10 +12,14 @@ from typing import NamedTuple
 import pytest
 
 from elmore.cli import app
+from tests.packages import install
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "elmore"
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/*.md")])
+CARDS = [*ROOT.glob("src/elmore/models/*/README.md"), *ROOT.glob("models/*/README.md")]
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/*.md"), *CARDS]
+)
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -58,6 +62,7 @@ def test_code_runs_in_an_empty_folder_and_prints_the_output_on_the_page(
     monkeypatch.chdir(folder)
     monkeypatch.setattr("elmore.pretrain.run.CACHE", tmp_path / "cache")
     monkeypatch.setattr("elmore.pretrain.finetune.CACHE", tmp_path / "cache")
+    monkeypatch.syspath_prepend(tmp_path / "site")
     names: dict[str, object] = {"__name__": page.stem}
     printed = None
     for kind, body in blocks_of(page):
@@ -69,6 +74,8 @@ def test_code_runs_in_an_empty_folder_and_prints_the_output_on_the_page(
             run = run_python if kind == "python" else run_commands
             run(body, page, names)
             printed = capsys.readouterr().out
+        elif kind == "toml":
+            write_file(body)
 
 
 def run_python(code: str, page: Path, names: dict[str, object]) -> None:
@@ -76,13 +83,23 @@ def run_python(code: str, page: Path, names: dict[str, object]) -> None:
 
 
 def run_commands(lines: str, page: Path, names: dict[str, object]) -> None:
-    """Run the `elmore` and `printf` commands of a shell block, and skip others (make, pip)."""
+    """Run the commands of a shell block that `elmore`, `printf` or `pip install ./` start.
+
+    Others are skipped.
+    """
     for line in lines.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         if words[:1] == ["elmore"]:
             app(words[1:], exit_on_error=False, print_error=False, result_action="return_value")
         elif words[:1] == ["printf"]:
             subprocess.run(line, shell=True, check=True)
+        elif line.startswith("pip install ./"):
+            install(Path(words[2]), Path("../site"))
+
+
+def write_file(body: str) -> None:
+    """Write a block to the file that its first line names in a comment."""
+    Path(body.partition("\n")[0].removeprefix("# ")).write_text(body, encoding="utf-8")
 
 
 def same_output(expected: str, printed: str) -> bool:

@@ -16,6 +16,7 @@ from jaxtyping import Float, Float32
 from torch import Tensor
 
 from elmore.bilm.model import BiLM
+from elmore.checkpoint.directory import Dtype as WeightsDtype
 from elmore.checkpoint.directory import new_directory, write_directory
 from elmore.checkpoint.hash import hash_weights
 from elmore.checkpoint.pretrained import Pretrained, read_pretrained
@@ -59,8 +60,9 @@ def load(
     """Load a model to embed sentences with.
 
     Args:
-        model: A directory written by elmore, released HDF5 weights, or an archive of either; by
-            default the English model that ships with elmore.
+        model: The name of an installed model, such as `en`; a directory written by elmore,
+            released HDF5 weights, or an archive of either. A file or folder takes precedence over
+            a model of the same name. By default the English model that ships with elmore.
         options: The options.json of HDF5 weights; by default the one beside them.
         vocab: The vocabulary of a word-input model.
         device: `auto` uses a GPU if there is one.
@@ -289,15 +291,19 @@ class Embedder:
         self,
         path: Path | str,
         *,
-        dtype: Dtype = "float32",
+        dtype: WeightsDtype = "float32",
         overwrite: bool = False,
     ) -> None:
         """Write the weights of `bilm` to a directory that `elmore.load` reads.
 
-        With `overwrite`, an existing directory is replaced if it has the files of a model and no
-        others.
+        Args:
+            path: The directory.
+            dtype: Type of the weights in the file. `int8` has one scale per row of a matrix; the
+                weights are float32 again once they are loaded.
+            overwrite: Replace an existing directory if it has the files of a model and no others.
         """
-        check_dtype(dtype)
+        if dtype not in get_args(WeightsDtype):
+            raise InputError(f"dtype must be float32, float16 or int8, got {dtype!r}")
         with new_directory(Path(path), overwrite=overwrite) as folder:
             write_directory(
                 self.bilm,
@@ -380,7 +386,7 @@ def check_layer(layer: Layers, num_layers: int) -> None:
 
 
 def check_dtype(dtype: str) -> None:
-    """Raise unless vectors and weights can be stored in `dtype`."""
+    """Raise `InputError` unless vectors can be stored in `dtype`."""
     if dtype not in get_args(Dtype):
         raise InputError(f"dtype must be float32 or float16, got {dtype!r}")
 

@@ -2,7 +2,7 @@
 
 import json
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -185,6 +185,67 @@ def test_int8_softmax_is_restored_within_the_rounding_error(bilm: BiLM, tmp_path
     # The rounding error is at most half of the row's scale, which is largest / 127.
     assert torch.all((loaded.weight - softmax.weight).abs().amax(dim=1) <= largest / 253)
     assert torch.equal(loaded.bias, softmax.bias)
+
+
+@pytest.fixture
+def quantized(bilm: BiLM, tmp_path: Path) -> Path:
+    with torch.no_grad():
+        bilm.forward_lstms[0].input.weight[3] *= 100  # rows have separate scales
+        bilm.forward_lstms[0].input.weight[4] = 0
+    write_directory(bilm, tmp_path / "int8", dtype="int8", max_file_bytes=4_000)
+    return tmp_path / "int8"
+
+
+def test_int8_matrices_are_restored_within_half_a_scale(bilm: BiLM, quantized: Path) -> None:
+    stored = {k: v for f in quantized.glob("*.safetensors") for k, v in load_file(f).items()}
+    loaded = read_directory(quantized).state_dict()
+    for name, expected in bilm.state_dict().items():
+        assert loaded[name].dtype == torch.float32
+        if expected.ndim != 2:
+            assert torch.equal(loaded[name], expected), name
+            continue
+        assert stored[name].dtype == torch.int8
+        # Rounding is off by up to half a scale, and float32 rounds the product by far less.
+        scale = expected.abs().amax(dim=1) / 127
+        error = (loaded[name] - expected).abs().amax(dim=1)
+        assert torch.all(error <= 0.5001 * scale), name
+    assert not loaded["forward_lstms.0.input.weight"][4].any()
+
+
+def test_int8_weights_keep_their_hash_in_other_types_and_if_quantized_again(
+    quantized: Path, tmp_path: Path
+) -> None:
+    expected = read_config(quantized)["weights_hash"]
+    write_directory(read_directory(quantized), tmp_path / "float32")
+    assert read_config(tmp_path / "float32")["weights_hash"] == expected
+    write_directory(read_directory(tmp_path / "float32"), tmp_path / "again", dtype="int8")
+    assert read_config(tmp_path / "again")["weights_hash"] == expected
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda s: s["forward_lstms.0.project.weight"][2].add_(1), "is damaged: its weights"),
+        (lambda s: s["forward_lstms.0.project.weight_scale"][2].mul_(2), "is damaged"),
+        (lambda s: s["forward_lstms.0.project.weight_scale"][2].mul_(torch.inf), "infinite"),
+        (lambda s: s.pop("forward_lstms.0.project.weight_scale"), "has type torch.int8"),
+        (
+            lambda s: s.update({"forward_lstms.0.project.weight_scale": torch.ones(1)}),
+            r"0.project.weight has shape .* scales of shape \(1,\); expected a matrix",
+        ),
+        (lambda s: s.update(spare_scale=torch.ones(1)), r"unexpected weights \(1\): spare_scale"),
+    ],
+)
+def test_damaged_int8_weights_are_rejected(
+    bilm: BiLM, tmp_path: Path, edit: Callable[[dict], object], message: str
+) -> None:
+    write_directory(bilm, tmp_path / "m", dtype="int8")
+    file = tmp_path / "m" / "model.safetensors"
+    state = load_file(file)
+    edit(state)
+    save_file(state, file)
+    with pytest.raises(InputError, match=message):
+        read_directory(tmp_path / "m")
 
 
 def test_build_keeps_no_reference_to_its_input(bilm: BiLM) -> None:

@@ -3,6 +3,7 @@
 import shutil
 import tarfile
 import tempfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from elmore.checkpoint import pretrained
 from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.hdf5 import read_hdf5
-from elmore.checkpoint.pretrained import find_model, read_pretrained
+from elmore.checkpoint.pretrained import read_pretrained
 from elmore.embedder import Embedder, load
 from elmore.errors import InputError
+from tests.oracles import released_bilm
 from tests.oracles.releases import VARIANTS, VOCABULARY, Release, write_release
 
 SENTENCE = ["the", "bank", "of", "the", "river"]
@@ -76,28 +77,6 @@ def test_word_input_bilm_needs_a_vocabulary(tmp_path: Path) -> None:
     release = write_release(tmp_path, VARIANTS["word input"])
     with pytest.raises(InputError, match="reads words: pass its vocabulary"):
         Embedder(read_hdf5(release.weights_file, release.options_file))
-
-
-def test_included_models_are_found_by_name(
-    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bilm = read_hdf5(release.weights_file, release.options_file)
-    shipped = tmp_path / "shipped"
-    write_directory(bilm, shipped / "en")
-    write_directory(bilm, shipped / "old")
-    monkeypatch.setattr(pretrained, "SHIPPED", shipped)
-    monkeypatch.chdir(tmp_path)
-    assert [find_model(m) for m in (None, "en", "old")] == [
-        shipped / "en", shipped / "en", shipped / "old",
-    ]  # fmt: skip
-    expected = vectors(release.weights_file, options=release.options_file)
-    np.testing.assert_array_equal(vectors(), expected)
-    np.testing.assert_array_equal(vectors("old"), expected)
-    # An existing path takes precedence, and a name cannot leave the directory of models.
-    write_directory(bilm, tmp_path / "old")
-    assert find_model("old") == Path("old")
-    assert find_model("new") == Path("new")
-    assert find_model("../shipped/en") == Path("../shipped/en")
 
 
 def test_invalid_models_are_rejected(release: Release, tmp_path: Path) -> None:
@@ -175,3 +154,66 @@ def test_errors_inside_archives_name_the_archive_and_its_member(
         read_pretrained(archive)
     assert f"{archive}/{damaged}" in str(error.value)
     assert tempfile.gettempdir() + "/elmore-" not in str(error.value)
+
+
+# --- layouts of published archives. Oracle: a biLM in NumPy
+
+# As simple_elmo_training writes options.json, with other sizes. The NLPL repository asks for
+# n_characters = 262, but some archives have 261.
+TRAINING = {
+    "bidirectional": True,
+    "dropout": 0.1,
+    "all_clip_norm_val": 10.0,
+    "n_epochs": 3,
+    "n_train_tokens": 1000,
+    "batch_size": 128,
+    "n_tokens_vocab": len(VOCABULARY),
+    "unroll_steps": 20,
+    "n_negative_samples_batch": 4096,
+}
+
+
+@pytest.mark.parametrize("n_characters", [261, 262])
+@pytest.mark.parametrize("with_vocabulary", [True, False])
+def test_nlpl_archive_is_loaded_as_it_is(
+    tmp_path: Path, n_characters: int, with_vocabulary: bool
+) -> None:
+    def edit(options: dict) -> None:
+        options.update(TRAINING)
+        options["char_cnn"]["n_characters"] = n_characters
+
+    release = write_release(tmp_path / "files", VARIANTS["usual"]._replace(edit_options=edit))
+    with zipfile.ZipFile(tmp_path / "195.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("README", "ELMo, Norwegian-Bokmaal CoNLL17 corpus\n")
+        archive.writestr("meta.json", '{"id": 195, "algorithm": {"name": "ELMo"}, "files": []}')
+        archive.write(release.weights_file, "model.hdf5")
+        archive.write(release.options_file, "options.json")
+        if with_vocabulary:
+            archive.writestr("vocab.txt", "\n".join(VOCABULARY))
+    expected, _ = released_bilm.embed(SENTENCE, release.weights, release.options)
+    result = vectors(tmp_path / "195.zip")
+    np.testing.assert_allclose(result, expected[:, 1:-1], rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("folder", [True, False], ids=["folder", "archive"])
+def test_seqvec_is_loaded_as_it_is(tmp_path: Path, folder: bool) -> None:
+    release = write_release(tmp_path / "seqvec" / "uniref50_v2", VARIANTS["usual"])
+    assert release.options["char_cnn"]["n_characters"] == 262
+    assert release.options["char_cnn"]["max_characters_per_token"] == 50
+    model = tmp_path / "seqvec" / "uniref50_v2"
+    if not folder:
+        model = Path(shutil.make_archive(str(tmp_path / "seqvec"), "zip", tmp_path / "seqvec"))
+    residues = list("SEQWENCEX")
+    expected, _ = released_bilm.embed(residues, release.weights, release.options)
+    [protein] = load(model, device="cpu").embed([residues])
+    assert protein.shape == (3, 9, 12)
+    np.testing.assert_allclose(protein, expected[:, 1:-1], rtol=0, atol=2e-6)
+
+
+def test_archive_of_elmoformanylangs_is_rejected(tmp_path: Path) -> None:
+    """Many archives of the NLPL repository have this layout."""
+    with zipfile.ZipFile(tmp_path / "136.zip", "w") as archive:
+        for name in ("char.dic", "config.json", "encoder.pkl", "token_embedder.pkl", "meta.json"):
+            archive.writestr(name, "{}")
+    with pytest.raises(InputError, match=r"136.zip is a model of ELMoForManyLangs, which is not"):
+        load(tmp_path / "136.zip")

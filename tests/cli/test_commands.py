@@ -16,6 +16,7 @@ import pytest
 
 import elmore
 from elmore.checkpoint.directory import write_directory
+from elmore.checkpoint.packages import INCLUDED, ModelPackage
 from elmore.cli import _ARGUMENTS
 from elmore.text.vocabulary import Vocabulary
 from tests.cli.conftest import assert_rejected
@@ -258,8 +259,9 @@ def test_converted_models_give_the_same_vectors(run, folder: Path) -> None:
     assert run("convert", "model", "-o", "out/weights.hdf5").code == 0
     assert run("convert", "out/weights.hdf5", "out/options.json", "-o", "again").code == 0
     assert run("convert", "model", "-o", "half", "--dtype", "float16").code == 0
+    assert run("convert", "model", "-o", "int8", "--dtype", "int8").code == 0
     expected = elmore.load("model").embed(["He sat."])[0]
-    for name, tolerance in (("again", 1e-6), ("out", 1e-6), ("half", 1e-2)):
+    for name, tolerance in (("again", 1e-6), ("out", 1e-6), ("half", 1e-2), ("int8", 5e-2)):
         np.testing.assert_allclose(
             elmore.load(name).embed(["He sat."])[0], expected, atol=tolerance
         )
@@ -288,9 +290,7 @@ def test_convert_rejects_invalid_input_and_keeps_existing_files(run, folder: Pat
     )
     assert_rejected(run("convert", "model", "nope.json", "-o", "x"), "options is for HDF5 weights")
     assert_rejected(run("convert", "model", "--vocab", "nope.txt", "-o", "x"), "reads characters")
-    assert_rejected(
-        run("convert", "model", "-o", "x.h5", "--dtype", "float16"), "are for directories"
-    )
+    assert_rejected(run("convert", "model", "-o", "x.h5", "--dtype", "int8"), "are for directories")
     Path("not.hdf5").write_text("no")
     assert_rejected(
         run("convert", "not.hdf5", "options.json", "-o", "x"), "is neither an HDF5 file nor an"
@@ -372,8 +372,29 @@ def test_info_describes_a_model(run, folder: Path) -> None:
     assert_rejected(run("info", "nowhere"), "nowhere: no such model")
 
 
-def test_info_describes_the_installation(run) -> None:
-    assert json.loads(run("info", "--json").out)["elmore"] == elmore.__version__
+def test_info_describes_the_installation_and_lists_the_models(
+    run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = json.loads(run("info", "--json").out)
+    assert facts["elmore"] == elmore.__version__
+    packages = [ModelPackage("gone", "elmore_gone", "elmore-gone", "2.0"), INCLUDED]
+    monkeypatch.setattr("elmore.checkpoint.packages.model_packages", lambda: packages)
+    error, english = json.loads(run("info", "--json").out)["models"]
+    assert error["name"] == "gone"
+    assert english in facts["models"]
+    *_, header, row, message = run("info").out.splitlines()
+    assert header.split() == ["model", "language", "parameters", "size", "package", "path"]
+    assert row.split() == [
+        "en", "en", "28,027,744", "83.1", "MB", "elmore", elmore.__version__, english["path"],
+    ]  # fmt: skip
+    assert message.startswith("gone: the package elmore-gone 2.0 of the model gone is broken: ")
+
+
+def test_info_says_where_a_model_is_installed(run, folder: Path) -> None:
+    facts = json.loads(run("info", "en", "--json").out)
+    assert facts["package"] == f"elmore {elmore.__version__}"
+    assert Path(facts["path"], "config.json").is_file()
+    assert "package" not in json.loads(run("info", "model", "--json").out)
 
 
 def test_neighbors_of_layer_0_are_the_same_word(run, folder: Path) -> None:

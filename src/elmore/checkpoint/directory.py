@@ -2,14 +2,17 @@
 
 A language model also has softmax.safetensors and vocab.txt; a word-input model has vocab.txt. Large
 weights may be split into several files: model-00001-of-00002.safetensors and so on.
+
+Weights are stored as float32, float16 or int8. With int8, a matrix is stored as integers from -127
+to 127, and NAME_scale holds one float32 scale per row: row i of the weights is scale[i] * int8[i].
+Biases and convolutions remain float32. Hashes are those of the dequantized weights.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,10 +37,10 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 SOFTMAX, VOCABULARY = "softmax.safetensors", "vocab.txt"
 MODEL_TYPE = "elmo"
 
-Dtype = Literal["float32", "float16"]
-SoftmaxDtype = Literal["float32", "float16", "int8"]
+Dtype = Literal["float32", "float16", "int8"]
 _SHARD, _SHARD_PATTERN = "model-{:05}-of-{:05}.safetensors", "model-?????-of-?????.safetensors"
-_SCALE = "step"  # name of the int8 scales in softmax.safetensors
+_SCALE = "_scale"
+_RENAMED = {"step": "weight_scale"}  # in the softmax of the first English model
 
 
 @contextmanager
@@ -72,7 +75,7 @@ def write_directory(
     provenance: Mapping[str, Any] | None = None,
     tokenization: Tokenization | None = None,
     dtype: Dtype = "float32",
-    softmax_dtype: SoftmaxDtype | None = None,
+    softmax_dtype: Dtype | None = None,
     max_file_bytes: int | None = None,
 ) -> None:
     """Save a biLM, or with `softmax` a language model, as a checkpoint directory.
@@ -86,9 +89,9 @@ def write_directory(
         softmax: Output layer of the language model.
         provenance: Where the model comes from, in JSON types.
         tokenization: Tokenizer and language of the training text, if known.
-        dtype: Type of the weights in the file; float16 halves its size.
-        softmax_dtype: Type of the softmax weights; `dtype` by default. int8 takes a quarter of the
-            size of float32.
+        dtype: Type of the weights in the file; float16 takes half the size of float32, int8 a
+            quarter.
+        softmax_dtype: Type of the softmax weights; `dtype` by default.
         max_file_bytes: Split the weights into files of up to this size. A single tensor is never
             split.
     """
@@ -102,11 +105,11 @@ def write_directory(
     }
     config["settings_hash"] = _hash_settings(config)
     state = _state_dict(bilm, dtype)
-    config["weights_hash"] = hash_weights(state)
+    config["weights_hash"] = hash_weights(_dequantize(state))
     for name, tensors in _shards(state, max_file_bytes):
         save_tensors(tensors, path / name)
     if softmax is not None:
-        state = _softmax_state_dict(softmax, softmax_dtype or dtype)
+        state = _state_dict(softmax, softmax_dtype or dtype)
         config["softmax_hash"] = hash_weights(_dequantize(state))
         save_tensors(state, path / SOFTMAX)
     if vocabulary is not None:
@@ -123,32 +126,37 @@ def _hash_settings(config: Mapping[str, Any]) -> str:
     return hash_json([config["bilm"], config.get("text")])
 
 
-def _state_dict(module: nn.Module, dtype: str) -> dict[str, Tensor]:
-    return {
-        name: value.detach().to("cpu", getattr(torch, dtype)).contiguous()
-        for name, value in module.state_dict().items()
-    }
-
-
-def _softmax_state_dict(softmax: Softmax, dtype: SoftmaxDtype) -> dict[str, Tensor]:
-    """Return the weights to store; int8 weights have one scale per row, see `_dequantize`."""
+def _state_dict(module: nn.Module, dtype: Dtype) -> dict[str, Tensor]:
+    """Return the tensors to store, with one for the scales of each int8 matrix."""
+    state = {name: value.detach().cpu().contiguous() for name, value in module.state_dict().items()}
     if dtype != "int8":
-        return _state_dict(softmax, dtype)
-    weight = softmax.weight.detach().cpu()
-    scale = weight.abs().amax(dim=1, keepdim=True) / 127  # (V, 1)
+        return {name: value.to(getattr(torch, dtype)) for name, value in state.items()}
+    for name, value in list(state.items()):
+        if value.ndim == 2:
+            state[name], state[name + _SCALE] = _quantize(value)
+    return state
+
+
+def _quantize(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a matrix as int8, and the scales of its rows."""
+    scale = matrix.float().abs().amax(dim=1) / 127
+    # With 17 significant bits, 127 * scale is exact, so quantizing again gives the same weights.
+    scale.view(torch.int32).bitwise_and_(-128)
     scale[scale == 0] = 1  # avoids 0 / 0
+    return (matrix / scale[:, None]).round().to(torch.int8), scale
+
+
+def _dequantize(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights of a state dict that may have int8 matrices and their scales."""
     return {
-        **_state_dict(softmax, "float16"),
-        "weight": (weight / scale).round().to(torch.int8),
-        _SCALE: scale[:, 0],
+        name: value * state[name + _SCALE][:, None] if name + _SCALE in state else value
+        for name, value in state.items()
+        if not _is_scale(name, state)
     }
 
 
-def _dequantize(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the softmax weights as floating-point numbers."""
-    if _SCALE not in state:
-        return state
-    return {"weight": state["weight"] * state[_SCALE].float()[:, None], "bias": state["bias"]}
+def _is_scale(name: str, names: Container[str]) -> bool:
+    return name.endswith(_SCALE) and name.removesuffix(_SCALE) in names
 
 
 def _shards(
@@ -185,18 +193,28 @@ def read_directory(path: Path) -> BiLM:
     Raises:
         InputError: If a file is missing or damaged, or the weights do not match config.json.
     """
-    settings = read_config(path)
+    config = read_bilm_config(path)
     files = [path / WEIGHTS]
     if not files[0].exists():
         files = sorted(path.glob(_SHARD_PATTERN)) or files
-    weights = chain.from_iterable(map(_read_tensors, files))
+    weights_hash = read_config(path).get("weights_hash")
+    return build(partial(BiLM, config), _read_weights(files), str(path / WEIGHTS), weights_hash)
+
+
+def read_bilm_config(path: Path) -> BiLMConfig:
+    """Read the configuration of the biLM of a checkpoint directory.
+
+    Raises:
+        InputError: If it is missing, invalid or damaged.
+    """
+    settings = read_config(path)
     config = from_mapping(BiLMConfig, settings["bilm"], f"{path / CONFIG}: bilm")
     if settings.get("settings_hash") not in (None, _hash_settings(settings)):
         raise InputError(
             f"{path / CONFIG} is damaged: its settings differ from those that elmore wrote. Copy "
             "or convert the model again. If you changed them yourself, delete settings_hash."
         )
-    return build(partial(BiLM, config), weights, str(path / WEIGHTS), settings.get("weights_hash"))
+    return config
 
 
 def read_tokenization(path: Path) -> Tokenization | None:
@@ -207,23 +225,47 @@ def read_tokenization(path: Path) -> Tokenization | None:
 
 def read_softmax(path: Path, vocab_size: int, dim: int) -> Softmax:
     """Load the softmax of a language model from its checkpoint directory."""
-    state = _dequantize(dict(_read_tensors(path / SOFTMAX)))
     new = partial(Softmax, dim=dim, vocab_size=vocab_size)
     expected_hash = read_config(path).get("softmax_hash")
-    return build(new, state.items(), str(path / SOFTMAX), expected_hash)
+    return build(new, _read_weights([path / SOFTMAX]), str(path / SOFTMAX), expected_hash)
 
 
-def _read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of a safetensors file one at a time."""
+def _read_weights(files: Sequence[Path]) -> Iterator[tuple[str, Tensor]]:
+    """Yield the weights in safetensors files one at a time, int8 matrices as float32."""
+    tensors = {name: read for file in files for name, read in _open_tensors(file)}
+    for name, read in tensors.items():
+        if name + _SCALE in tensors:
+            matrix, scale = read(), tensors[name + _SCALE]()
+            if matrix.ndim != 2 or scale.shape != matrix.shape[:1]:
+                raise InputError(
+                    f"{files[0]}: {name} has shape {tuple(matrix.shape)} and scales of shape "
+                    f"{tuple(scale.shape)}; expected a matrix and one scale per row"
+                )
+            yield name, matrix.float().mul_(scale[:, None])
+        elif not _is_scale(name, tensors):
+            yield name, read()
+
+
+def _open_tensors(path: Path) -> Iterator[tuple[str, Callable[[], Tensor]]]:
+    """Yield the names of the tensors of a safetensors file, and functions that read them."""
     if not path.is_file():  # reading a named pipe would wait for a writer
         raise InputError(f"{path.parent} contains no {path.name}; expected it next to {CONFIG}")
+
+    def read(name: str) -> Tensor:
+        # Reopened for each tensor: pages that were read count as memory until the file closes.
+        with _open(path) as file:
+            return file.get_tensor(name)
+
+    with _open(path) as file:
+        for name in file.keys():  # noqa: SIM118 - not a dict
+            yield _RENAMED.get(name, name), partial(read, name)
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, "pt") as file:
-            names = list(file.keys())
-        for name in names:
-            # Reopened for each tensor: pages that were read count as memory until the file closes.
-            with safe_open(path, "pt") as file:
-                yield name, file.get_tensor(name)
+            yield file
     except SafetensorError as error:
         raise InputError(
             f"{path} is not a complete safetensors file ({error}). Copy or convert it again."

@@ -10,7 +10,6 @@ from lzma import LZMAError
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import elmore
 from elmore.bilm.model import BiLM
 from elmore.bilm.softmax import Softmax
 from elmore.checkpoint.directory import (
@@ -23,14 +22,11 @@ from elmore.checkpoint.directory import (
     read_tokenization,
 )
 from elmore.checkpoint.hash import hash_weights, hash_words
+from elmore.checkpoint.packages import INCLUDED, find_package, model_packages
 from elmore.errors import InputError
 from elmore.text.tokenize import Tokenization
 from elmore.text.vocabulary import Vocabulary
 
-SHIPPED = Path(elmore.__file__).with_name("models")
-"""Models that are included in the package, one directory per model."""
-
-DEFAULT_MODEL = "en"
 CARD = "README.md"
 
 _MODELS = "a directory written by elmore, HDF5 weights, a directory or an archive with either"
@@ -69,15 +65,20 @@ class Pretrained(NamedTuple):
 
 
 def find_model(model: Path | str | None) -> Path:
-    """Return the path of a model: `model` if it exists, else the included model of that name."""
+    """Return the path of a model: `model` if it exists, else the installed model of that name.
+
+    Raises:
+        InputError: If the package of that model is broken.
+    """
     if model is None:
-        return SHIPPED / DEFAULT_MODEL
+        return INCLUDED.folder
     if str(model).startswith(("http:", "https:", "s3:")):
         raise InputError(f"{model} is a URL; download the model first and pass its path")
     path = Path(model)
-    shipped = SHIPPED / path
-    is_shipped = len(path.parts) == 1 and (shipped / CONFIG).is_file()
-    return shipped if is_shipped and not path.exists() else path
+    if path.exists() or len(path.parts) != 1:
+        return path
+    package = find_package(path.name)
+    return package.folder if package else path
 
 
 def read_pretrained(
@@ -91,8 +92,8 @@ def read_pretrained(
 
     Args:
         model: A checkpoint directory written by elmore; released HDF5 weights; a directory or an
-            archive (zip, tar) that contains either; or the name of a model that is included in
-            elmore. By default `en`, the included English model.
+            archive (zip, tar) that contains either; or the name of an installed model, unless a
+            file or folder has that name. By default `en`, the included English model.
         options: options.json of HDF5 weights; by default the one next to them.
         vocab: Vocabulary file of a word-input model; by default vocab.txt next to the weights.
         with_softmax: Also load the softmax of a language model, if there is one.
@@ -144,9 +145,11 @@ def read_pretrained(
 def _extracted(path: Path) -> Iterator[Path]:
     """Yield the path itself or, for an archive, a temporary directory with its files."""
     if not path.exists():
+        names = ", ".join(package.name for package in model_packages())
         raise InputError(
-            f"{path}: no such model; expected {_MODELS}, or {DEFAULT_MODEL} for the included "
-            "English model"
+            f"{path}: no such model; expected {_MODELS}, or the name of an installed model "
+            f"({names}). More models come as Python packages: install one with pip, for example "
+            "from the folder models of elmore's repository"
         )
     if not path.is_file() or not path.name.endswith(_ARCHIVES):
         yield path
@@ -193,6 +196,9 @@ def _find_weights(path: Path) -> Path:
     if not path.is_dir():
         return path
     for folders in ([path], sorted(p for p in path.iterdir() if p.is_dir())):
+        for folder in folders:
+            if (folder / "encoder.pkl").is_file():
+                raise InputError(f"{folder} is a model of ELMoForManyLangs, which is not supported")
         models = [folder for folder in folders if (folder / CONFIG).is_file()] or [
             file
             for folder in folders

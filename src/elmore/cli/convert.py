@@ -7,6 +7,7 @@ from typing import Literal
 
 from elmore.cli.options import Output, Overwrite, Vocab
 
+Dtype = Literal["float32", "float16", "int8"]
 _FILE_SUFFIXES = {
     ".bin", ".ckpt", ".gz", ".json", ".npz", ".onnx", ".pt", ".pth", ".safetensors", ".tar", ".tgz",
     ".txt", ".zip",
@@ -19,8 +20,9 @@ def convert(
     *,
     output: Output,
     vocab: Vocab = None,
-    dtype: Literal["float32", "float16"] = "float32",
-    softmax_dtype: Literal["float32", "float16", "int8"] | None = None,
+    dtype: Dtype = "float32",
+    softmax: bool = True,
+    softmax_dtype: Dtype | None = None,
     max_file_mb: float | None = None,
     overwrite: Overwrite = False,
 ) -> None:
@@ -34,7 +36,8 @@ def convert(
         model: HDF5 weights, a directory, or an archive of either.
         options: options.json of HDF5 weights; by default the one next to them.
         output: Directory to write; or HDF5 file (.hdf5, .h5), with options.json next to it.
-        dtype: Type of the weights in the directory.
+        dtype: Type of the weights in the directory; int8 has one scale per row of a matrix.
+        softmax: Keep the softmax of a language model, which perplexity needs.
         softmax_dtype: Type of the softmax weights of a language model; --dtype by default.
         max_file_mb: Split weights into files of up to this many megabytes.
     """
@@ -74,7 +77,7 @@ def convert(
     if max_file_mb is not None and not 0 < max_file_mb < math.inf:
         raise InputError(f"--max-file-mb must be positive and finite, got {max_file_mb}")
     with new_directory(output, overwrite=overwrite, inputs=inputs) as folder:
-        saved = read_pretrained(model, options=options, vocab=vocab, with_softmax=True)
+        saved = read_pretrained(model, options=options, vocab=vocab, with_softmax=softmax)
         write_directory(
             saved.bilm,
             folder,

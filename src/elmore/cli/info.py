@@ -1,7 +1,7 @@
-"""`elmore info`: describe a model or the installation."""
+"""`elmore info`: describe a model, or list what is installed."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +17,28 @@ def info(
 ) -> None:
     """Show the configuration, size, provenance and model card of a model.
 
-    Without a model, show the versions of elmore, Python and PyTorch, and the GPUs.
+    Without a model, list the installed models, the versions of elmore, Python and PyTorch, and the
+    GPUs.
 
     Example: `elmore info weights.hdf5 options.json`
 
     Args:
-        model: A directory, HDF5 weights, an archive of either, or en, the included English model.
+        model: Name of an installed model, a directory, HDF5 weights, or an archive of either.
         options: options.json of HDF5 weights; by default the one next to them.
     """
     facts = _describe_installation() if model is None else _describe_model(model, options, vocab)
     if json_output:
         print(json.dumps(facts))
         return
+    models = facts.pop("models", [])
     lines = list(_flatten(facts))
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
         print(f"{name.replace('_', ' '):{width}}  {value}")
-    if model is not None and (card := _read_card(model)):
+    if model is None:
+        print()
+        _print_models(models)
+    elif card := _read_card(model):
         print(f"\n{card}")
 
 
@@ -43,6 +48,7 @@ def _describe_installation() -> dict[str, Any]:
     import torch
 
     import elmore
+    from elmore.checkpoint.packages import model_packages
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
@@ -50,18 +56,22 @@ def _describe_installation() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "gpus": gpus or "none",
+        "models": [package.describe() for package in model_packages()],
     }
 
 
 def _describe_model(model: Path, options: Path | None, vocab: Path | None) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from elmore.checkpoint.pretrained import read_pretrained
+    from elmore.checkpoint.packages import find_package
+    from elmore.checkpoint.pretrained import find_model, read_pretrained
 
     saved = read_pretrained(model, options=options, vocab=vocab)
     config = saved.bilm.config
+    package = None if model.exists() else find_package(str(model))
     return {
         "model": str(model),
+        **({"package": str(package), "path": str(find_model(model))} if package else {}),
         "parameters": sum(p.numel() for p in saved.bilm.parameters()),
         "vectors": f"{config.num_layers + 1} layers of {2 * config.dim} dimensions per word",
         **asdict(config),
@@ -77,6 +87,30 @@ def _read_card(model: Path) -> str | None:
 
     path = find_model(model) / CARD
     return path.read_text(encoding="utf-8").strip() if path.is_file() else None
+
+
+def _print_models(models: Sequence[dict[str, Any]]) -> None:
+    """Print a table of the installed models, then the errors of broken packages."""
+    rows = [("model", "language", "parameters", "size", "package", "path")]
+    for model in models:
+        if "error" not in model:
+            rows.append(
+                (
+                    model["name"],
+                    model["language"] or "unknown",
+                    f"{model['parameters']:,}",
+                    f"{model['bytes'] / 1e6:,.1f} MB",
+                    f"{model['package']} {model['version']}",
+                    model["path"],
+                )
+            )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())
+    for model in models:
+        if "error" in model:
+            print(f"{model['name']}: {model['error']}")
 
 
 def _flatten(facts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

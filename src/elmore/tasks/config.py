@@ -58,7 +58,7 @@ class ElmoConfig:
     """How a task uses ELMo (sections 3.3 and 5.1)."""
 
     model: str = "en"
-    """The biLM: a folder, or the name of a model that ships with elmore."""
+    """The biLM: the name of an installed model, or a folder."""
 
     precision: Precision = "fp32"
     """Precision of the biLM; bf16 and int8 are faster and had no measurable effect on scores."""

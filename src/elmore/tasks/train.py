@@ -307,7 +307,7 @@ def _read_vectors(config: WordsConfig) -> WordVectors:
 def _with_absolute_path(config: TaskConfig) -> TaskConfig:
     """Make the path of the biLM absolute, so that the task can be loaded from any folder."""
     path = Path(config.elmo.model)
-    if not path.exists():  # a model that ships with elmore; a wrong path fails on loading
+    if not path.exists():  # an installed model; a wrong path fails on loading
         return config
     return replace(config, elmo=replace(config.elmo, model=str(path.resolve())))
 

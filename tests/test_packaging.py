@@ -1,0 +1,65 @@
+"""What is published: sizes, model packages and cards. Oracles: git, limits of package indexes."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import elmore
+from elmore.checkpoint.packages import find_package
+from tests.packages import install
+
+ROOT = Path(__file__).parents[1]
+MEGABYTE = 1_000_000
+INCLUDED = ROOT / "src" / "elmore" / "models" / "en"
+PACKAGES = sorted(path.parent for path in ROOT.glob("models/*/pyproject.toml"))
+SECTIONS = ["Data", "Training", "Scores", "Limits", "Bias", "Size", "License"]
+
+
+def size_of_tracked_files(folder: Path) -> dict[Path, int]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--", folder], cwd=ROOT, capture_output=True, text=True
+    )
+    if listed.returncode:
+        pytest.skip("needs a git checkout")
+    files = [ROOT / name for name in listed.stdout.split("\0")[:-1]]
+    return {file: file.stat().st_size for file in files if file.is_file()}
+
+
+def test_no_file_in_git_exceeds_50_mb() -> None:
+    assert {f for f, size in size_of_tracked_files(ROOT).items() if size > 50 * MEGABYTE} == set()
+
+
+@pytest.mark.parametrize("folder", [ROOT / "src", *PACKAGES], ids=lambda folder: folder.name)
+def test_wheels_stay_below_100_mb(folder: Path) -> None:
+    """Adds up the files, which a wheel only compresses."""
+    assert 0 < sum(size_of_tracked_files(folder).values()) < 100 * MEGABYTE
+
+
+@pytest.mark.parametrize("folder", [INCLUDED, *PACKAGES], ids=lambda folder: folder.name)
+def test_model_card_has_all_sections_and_the_readme_links_to_it(folder: Path) -> None:
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert set(SECTIONS) <= set(re.findall(r"^## (.+)$", card, re.MULTILINE))
+    link = f"({(folder / 'README.md').relative_to(ROOT).as_posix()})"
+    assert link in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=lambda folder: folder.name)
+def test_model_package_is_loaded_by_the_name_of_its_folder(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    install(folder, site)
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.chdir(tmp_path)
+    package = find_package(folder.name)
+    assert package is not None
+    assert package.distribution == f"elmore-{folder.name}"
+    assert package.folder.parent == site
+    assert list(site.glob("*.dist-info/licenses/LICENSE"))
+    assert list(folder.glob("test_*.py"))
+    assert not list(package.folder.glob("*.py"))
+    expected = elmore.load(folder, device="cpu")
+    assert elmore.load(folder.name, device="cpu").weights_hash == expected.weights_hash
