@@ -323,7 +323,7 @@ def test_time_limit_that_is_too_short_is_refused(
     clock = SimpleNamespace(monotonic=map(float, count()).__next__)
     monkeypatch.setattr("elmore.tasks.time_limit.time", clock)
     changes = [*SMALL, f"elmo.place={place}", f"elmo.model={model}", "training.epochs=1"]
-    with pytest.raises(InputError, match=f"minutes are too short: {what} would end after about"):
+    with pytest.raises(InputError, match=f"min is too short: {what} would end after about"):
         train(tmp_path / "run", conll, changes, max_minutes=1e-9)
     assert train(tmp_path / "run", conll, changes, resume=True)["epochs"] == 1
     with pytest.raises(InputError, match="max_minutes must be positive"):
@@ -693,6 +693,15 @@ def test_errors_for_arguments_of_the_wrong_type_say_what_is_expected(
             trained(texts)
     with pytest.raises(TypeError, match=r"example 1 is list; expected a string"):
         trained.predict(["Ada left.", ["Ada", "lived."]])
+    with pytest.raises(TypeError, match=r"example 0 is tuple; expected a string"):
+        trained.predict([("Ada left.", "London.")])
+    with pytest.raises(TypeError, match="expected a list of examples, got NoneType"):
+        trained.predict(None)
+    with pytest.raises(TypeError, match="example 0 is str; expected a labeled example"):
+        trained.evaluate(["Ada left."])
+    with pytest.raises(TypeError, match="expected a NerConfig as config, got dict"):
+        train_task("ner", "new", train="x", dev="x", config={"training": {"epochs": 1}})
+    assert repr(trained) == "TrainedTask(ner, device=cpu)"
     # The call that the message recommends.
     example = trained.parse("Ada lived.", trained.tokenizer("whitespace"))
     assert example.tokens == ["Ada", "lived."]
