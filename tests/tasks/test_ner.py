@@ -431,6 +431,11 @@ def test_train_evaluate_and_predict_commands(
     assert second["tags"] == ["O", "O", "O", "B-PER", "O"]
 
 
+def test_predict_rejects_an_empty_file(run, trained: TrainedTask) -> None:
+    Path("empty.txt").touch()
+    assert_rejected(run("predict", "ner", "empty.txt"), "no predictions: empty.txt is empty")
+
+
 def test_predict_and_evaluate_write_predictions_for_the_format_of_the_task(
     run, conll: Path, trained: TrainedTask
 ) -> None:
