@@ -270,6 +270,8 @@ def test_any_text_can_be_embedded(embedder: Embedder, sentences: list) -> None:
         ("He sat", r"expected a list of sentences, got one string \('He sat'\)"),
         (None, "expected a list of sentences, got NoneType"),
         (b"He sat", "expected a list of sentences, got bytes"),
+        (7, "expected a list of sentences, got int"),
+        (Path("text.txt"), r"got the path text\.txt. To embed a file, use elmore\.embed_file"),
         ([["a"], 7], "sentence 1 is int"),
         ([["a"], b"abc"], "sentence 1 is bytes; expected a list of tokens"),
         ([["a", None]], "sentence 0, token 1 is NoneType"),

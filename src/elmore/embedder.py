@@ -7,7 +7,7 @@ import copy
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -358,7 +358,12 @@ def _check_iterable(sentences: object) -> None:
             f"expected a list of sentences, got one string ({sentences[:40]!r}). "
             "Put it in a list: elmo.embed([sentence])."
         )
-    if sentences is None or isinstance(sentences, bytes):
+    if isinstance(sentences, PurePath):
+        raise TypeError(
+            f"expected a list of sentences, got the path {sentences}. To embed a file, use "
+            "elmore.embed_file."
+        )
+    if isinstance(sentences, bytes) or not isinstance(sentences, Iterable):
         raise TypeError(f"expected a list of sentences, got {type(sentences).__name__}")
     if isinstance(sentences, Mapping) or hasattr(sentences, "columns"):  # yields names of columns
         raise TypeError(

@@ -256,6 +256,23 @@ def test_invalid_input_is_rejected(release: Release, tmp_path: Path) -> None:
         Elmo()
 
 
+@pytest.mark.parametrize(
+    ("ids", "got"),
+    [
+        ([["a"]], "list"),
+        (torch.ones(2, 50, dtype=torch.long), r"a tensor of torch.int64 with shape \(2, 50\)"),
+        (torch.ones(1, 2, 30, dtype=torch.long), r"a tensor of torch.int64 .*\(1, 2, 30\)"),
+        (torch.ones(1, 2, 50), "a tensor of torch.float32"),
+    ],
+)
+def test_invalid_ids_are_rejected(release: Release, ids, got: str) -> None:
+    elmo = Elmo(release.options_file, release.weights_file, 1)
+    with pytest.raises(
+        TypeError, match=rf"expected character ids, .*, 50\), got {got}.*batch_to_ids"
+    ):
+        elmo(ids)
+
+
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_bilm_has_no_dropout_in_training_mode(release: Release, requires_grad: bool) -> None:
     elmo = Elmo(

@@ -323,7 +323,7 @@ def test_time_limit_that_is_too_short_is_refused(
     clock = SimpleNamespace(monotonic=map(float, count()).__next__)
     monkeypatch.setattr("elmore.tasks.time_limit.time", clock)
     changes = [*SMALL, f"elmo.place={place}", f"elmo.model={model}", "training.epochs=1"]
-    with pytest.raises(InputError, match=f"minutes are too short: {what} would end after about"):
+    with pytest.raises(InputError, match=f"min is too short: {what} would end after about"):
         train(tmp_path / "run", conll, changes, max_minutes=1e-9)
     assert train(tmp_path / "run", conll, changes, resume=True)["epochs"] == 1
     with pytest.raises(InputError, match="max_minutes must be positive"):
@@ -429,6 +429,11 @@ def test_train_evaluate_and_predict_commands(
     assert blank == {"error": "expected text, got an empty line"}
     assert "lines without a prediction: 1" in result.err
     assert second["tags"] == ["O", "O", "O", "B-PER", "O"]
+
+
+def test_predict_rejects_an_empty_file(run, trained: TrainedTask) -> None:
+    Path("empty.txt").touch()
+    assert_rejected(run("predict", "ner", "empty.txt"), "no predictions: empty.txt is empty")
 
 
 def test_predict_and_evaluate_write_predictions_for_the_format_of_the_task(
@@ -693,6 +698,15 @@ def test_errors_for_arguments_of_the_wrong_type_say_what_is_expected(
             trained(texts)
     with pytest.raises(TypeError, match=r"example 1 is list; expected a string"):
         trained.predict(["Ada left.", ["Ada", "lived."]])
+    with pytest.raises(TypeError, match=r"example 0 is tuple; expected a string"):
+        trained.predict([("Ada left.", "London.")])
+    with pytest.raises(TypeError, match="expected a list of examples, got NoneType"):
+        trained.predict(None)
+    with pytest.raises(TypeError, match="example 0 is str; expected a labeled example"):
+        trained.evaluate(["Ada left."])
+    with pytest.raises(TypeError, match="expected a NerConfig as config, got dict"):
+        train_task("ner", "new", train="x", dev="x", config={"training": {"epochs": 1}})
+    assert repr(trained) == "TrainedTask(ner, device=cpu)"
     # The call that the message recommends.
     example = trained.parse("Ada lived.", trained.tokenizer("whitespace"))
     assert example.tokens == ["Ada", "lived."]

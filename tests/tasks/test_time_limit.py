@@ -50,7 +50,9 @@ def test_too_short_a_limit_is_noticed_early(clock: Clock) -> None:
     """110 items of 1 s after 60 s need 170 s. A tenth of the limit, 12 s, shows it."""
     limit = TimeLimit(2)
     clock.now += 60
-    with pytest.raises(InputError, match=r"2 minutes are too short: it would end after about 2.83"):
+    with pytest.raises(
+        InputError, match=r"a limit of 2 min is too short: it would end after about 2.83"
+    ):
         list(limit.require_time(clock.items(110, 1), 110, "it"))
     assert clock.now == 100 + 60 + 13
 
@@ -62,6 +64,6 @@ def test_items_in_bursts_are_not_underestimated(clock: Clock, seconds: int, enou
     if enough:
         assert len(list(items)) == 100
     else:
-        with pytest.raises(InputError, match=r"it would end after about 3.33 minutes"):
+        with pytest.raises(InputError, match=r"it would end after about 3.33 min"):
             list(items)
         assert clock.now == 100 + 80  # at the end of the second burst

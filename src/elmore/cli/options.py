@@ -29,14 +29,15 @@ Changes = Annotated[tuple[str, ...], Parameter(name="--set", consume_multiple=Fa
 Tokenizer = Annotated[
     Literal["moses", "whitespace", "spacy"] | None,
     Parameter(
-        help="Tokenizer of the text; by default that of the model. Use whitespace for text that is "
-        "already tokenized."
+        help="Tokenizer of the text; by default that of the model, or moses for a new model. Use "
+        "whitespace for text that is already tokenized."
     ),
 ]
 Language = Annotated[
     str | None,
     Parameter(
-        help="ISO 639-1 code; selects the rules of the tokenizer. By default that of the model."
+        help="ISO 639-1 code; selects the rules of the tokenizer. By default that of the model, or "
+        "en for a new model."
     ),
 ]
 ReplaceInvalid = Annotated[

@@ -67,6 +67,8 @@ def predict(
             console.print(f"[red]line {number}: {escape(outcome.error)}[/red]")
         else:
             console.print(trained.task.show(outcome.example, outcome.prediction))
+    if number == 0 and not interactive:
+        raise InputError(f"no predictions: {file} is empty")
     if 0 < errors == number:
         raise InputError(f"no predictions: all lines are blank or invalid ({errors})")
     if errors:

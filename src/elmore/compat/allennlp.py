@@ -226,6 +226,7 @@ class Elmo(BiLMRunner):
 
         `word_inputs` is used instead if all of its indices are within `vocab_to_cache`.
         """
+        _check_ids(inputs, self._boundaries)
         shape = inputs.shape[:-2]
         ids = inputs.flatten(0, -3)  # (B, W, C)
         word_mask = (ids > 0).any(dim=-1)
@@ -245,6 +246,21 @@ class Elmo(BiLMRunner):
             ],
             "mask": output_mask.unflatten(0, shape),
         }
+
+
+def _check_ids(inputs: object, boundaries: Int[Tensor, "2 C"]) -> None:
+    """Raise a `TypeError` unless the inputs are the character ids of a batch."""
+    characters = boundaries.shape[-1]
+    if not isinstance(inputs, Tensor):
+        got = type(inputs).__name__
+    elif inputs.is_floating_point() or inputs.ndim < 3 or inputs.shape[-1] != characters:
+        got = f"a tensor of {inputs.dtype} with shape {tuple(inputs.shape)}"
+    else:
+        return
+    raise TypeError(
+        f"expected character ids, integers of shape (sentences, words, {characters}), got {got}. "
+        "Encode tokenized sentences first: elmo(batch_to_ids(sentences))."
+    )
 
 
 class ElmoTokenEmbedder(nn.Module):

@@ -48,8 +48,8 @@ class TimeLimit:
                 if remaining > self.remaining:
                     needed = self.seconds - self.remaining + remaining
                     raise InputError(
-                        f"{self.seconds / 60:.3g} minutes are too short: {what} would end after "
-                        f"about {needed / 60:.3g} minutes. Resume the run with a longer time limit."
+                        f"a limit of {self.seconds / 60:.3g} min is too short: {what} would end "
+                        f"after about {needed / 60:.3g} min. Resume the run with a longer limit."
                     )
             last = now
             yield item

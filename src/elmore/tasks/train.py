@@ -105,6 +105,8 @@ def train_task(
     check_minutes(max_minutes)
     limit = TimeLimit(max_minutes)
     task = get_task(task) if isinstance(task, str) else task
+    if not isinstance(config, task.config | None):
+        raise TypeError(f"expected a {task.config.__name__} as config, got {type(config).__name__}")
     config = _with_absolute_path(config or task.config())
     files = _Files.of(train, dev, test)
     report = _print_and(report) if progress else report

@@ -65,6 +65,9 @@ class TrainedTask(NamedTuple):
     model: TaskModel[Any, Any]
     encode: WordEncoder
 
+    def __repr__(self) -> str:
+        return f"TrainedTask({self.task.name}, device={self.encode.device})"
+
     def __call__(self, text: str) -> dict[str, Any]:
         """Return the prediction for a text as a JSON-serializable dict.
 
@@ -79,6 +82,8 @@ class TrainedTask(NamedTuple):
 
     def predict(self, examples: Sequence[Any]) -> list[Any]:
         """Return one prediction per example; strings are parsed first."""
+        if not isinstance(examples, Iterable):
+            raise TypeError(f"expected a list of examples, got {type(examples).__name__}")
         if isinstance(examples, str):
             raise TypeError(
                 f"expected a list of examples, got one string ({examples[:40]!r}). Put it in a "
@@ -86,7 +91,7 @@ class TrainedTask(NamedTuple):
             )
         parsed = []
         for i, example in enumerate(examples):
-            if isinstance(example, list | dict | bytes | None):
+            if not (isinstance(example, str) or _is_example(example)):
                 raise TypeError(
                     f"example {i} is {type(example).__name__}; expected a string, or an example as "
                     "returned by `read` or `parse`. Parse a list of tokens first: "
@@ -190,6 +195,12 @@ class TrainedTask(NamedTuple):
         if isinstance(examples, Path | str):
             source = str(examples)
             examples = self.read(examples)
+        for i, example in enumerate(examples):
+            if not _is_example(example):
+                raise TypeError(
+                    f"example {i} is {type(example).__name__}; expected a labeled example as "
+                    "returned by `read`. To score a file, pass its path."
+                )
         for note in self.check_labels(examples, source):
             warnings.warn(note, stacklevel=2)
         return self.task.score(examples, self.predict(examples))
@@ -218,6 +229,11 @@ class TrainedTask(NamedTuple):
         weights = {**self.model.state_dict(), _FROZEN_VECTORS: self.model.words.table.known}
         weights = {name: x.detach().cpu().contiguous() for name, x in weights.items()}
         save_tensors(weights, folder / WEIGHTS)
+
+
+def _is_example(value: object) -> bool:
+    """Return whether a value may be an example, which is a named tuple in most tasks."""
+    return not isinstance(value, str | list | dict | bytes | None) and type(value) is not tuple
 
 
 def load(
