@@ -557,8 +557,6 @@ def test_input_without_a_valid_line_is_rejected(run, trained: TrainedTask, lines
     assert ["error" in json.loads(x) for x in result.out.splitlines()] == [True] * lines.count(
         b"\n"
     )
-    Path("text.txt").write_bytes(b"")
-    assert run("predict", "ner", "text.txt").code == 0
 
 
 def test_invalid_lines_do_not_stop_the_others(
