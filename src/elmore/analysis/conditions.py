@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def changed_conditions(before: dict[str, Any], now: dict[str, Any]) -> list[str]
     return [name for name in _IDENTITY if before.get(name) != now[name]]
 
 
+@cache  # the source may change while a long evaluation runs, but not the code in memory
 def source_commit() -> str | None:
     """Return the git commit of elmore's source, with `-dirty` after changes; None if unknown."""
     git, source = shutil.which("git"), Path(elmore.__file__)

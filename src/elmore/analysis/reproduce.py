@@ -93,9 +93,8 @@ PARTS: dict[str, Part] = {
         measure=lambda model, folder: measure_neighbors(model.embedder, folder),
         scores='The words of SemCor that are most similar to "play" in two of its sentences, by '
         "the cosine of the top layer.",
-        published='Peters et al. (2018) show the nearest one: for the first sentence "his all-round '
-        'excellent play", for the second "they were actors who had been handed fat roles in a '
-        'successful play".',
+        published="The nearest in Peters et al. (2018): his all-round excellent [play]; they were "
+        "actors who had been handed fat roles in a successful [play].",
     ),
     "wsd": Part(
         title="Table 5: word sense disambiguation",
