@@ -49,7 +49,12 @@ def measure_scws(embedder: Embedder, folder: Path) -> Result:
 
 
 def spearman(x: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"]) -> float:
-    """Return Spearman's rank correlation; equal values share the mean of their ranks."""
+    """Return Spearman's rank correlation; equal values share the mean of their ranks.
+
+    It is 0 if all values of x or of y are equal.
+    """
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return 0.0
     return float(np.corrcoef(_ranks(x), _ranks(y))[0, 1])
 
 
