@@ -6,7 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 
+from elmore.bilm.softmax import Softmax
+from elmore.text.vocabulary import Vocabulary
+
+VOCABULARY = Vocabulary(["<S>", "</S>", "<UNK>", "The", "bank"])
 SETS = ["senseval2", "senseval3", "semeval2007", "semeval2013", "semeval2015"]
 _INDEX = "bass%1:07:01:: 04986883 1 2\nbass%1:05:00:: 02566109 2 0\ncod%1:05:00:: 02522399 1 1\n"
 
@@ -27,6 +32,13 @@ class ToyEmbedder:
 def at_angle(*degrees: float) -> list[list[float]]:
     """Return unit vectors, one per layer, at these angles to (1, 0)."""
     return [[float(np.cos(a)), float(np.sin(a))] for a in np.radians(degrees)]
+
+
+def uniform_softmax(dim: int) -> Softmax:
+    """Return a softmax that gives all words of `VOCABULARY` the same probability."""
+    softmax = Softmax(dim=dim, vocab_size=len(VOCABULARY))
+    torch.nn.init.zeros_(softmax.weight)
+    return softmax
 
 
 def write_wsd(folder: Path) -> None:
