@@ -68,9 +68,10 @@ def test_scores_and_conditions_are_written(model: Model, data: Path, tmp_path: P
     ]
     assert outcomes.failed == {}
     assert outcomes.not_run == {
-        name: f"{data / 'tasks' / name} not found" for name in ("wic", "scws")
+        name: f"{data / 'tasks' / name} not found; source: {PARTS[name].source}"
+        for name in ("wic", "scws")
     }
-    assert f"wic: not run: {data / 'tasks' / 'wic'} not found" in messages
+    assert f"wic: not run: {outcomes.not_run['wic']}" in messages
 
 
 def test_report_has_the_tables_and_what_was_not_run(
@@ -82,7 +83,8 @@ def test_report_has_the_tables_and_what_was_not_run(
     assert "| perplexity | 5.00 | 5.00 | 5.00 |" in lines
     assert "| first sense | 20.0 | 100.0 | 0.0 | 0.0 | 0.0 | 0.0 |" in lines
     assert "| majority class | 100.0 |  |" in lines
-    assert f"- scws (not run): {data / 'tasks' / 'scws'} not found" in lines
+    reason = f"{data / 'tasks' / 'scws'} not found; source: {PARTS['scws'].source}"
+    assert f"- scws (not run): {reason}" in lines
 
 
 def count_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:

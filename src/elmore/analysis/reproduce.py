@@ -53,6 +53,9 @@ class Part:
     measure: Callable[[Model, Path], Result]
     """Returns the scores, given the folder of its data."""
 
+    source: str
+    """Where to get the data."""
+
     scores: str
     """What the scores are."""
 
@@ -78,6 +81,7 @@ def perplexity_part(path: Path, title: str) -> Part:
         folder=str(path.parent),
         files=(escape(path.name),),
         measure=measure,
+        source="any text that the model was not trained on",
         scores="With the full softmax; every sentence starts from a zero state.",
         precision="fp32",
         decimals=2,
@@ -91,6 +95,7 @@ PARTS: dict[str, Part] = {
         folder="tasks/wsd",
         files=NEIGHBOR_FILES,
         measure=lambda model, folder: measure_neighbors(model.embedder, folder),
+        source="SemCor of http://lcl.uniroma1.it/wsdeval",
         scores='The words of SemCor that are most similar to "play" in two of its sentences, by '
         "the cosine of the top layer.",
         published="The nearest in Peters et al. (2018): his all-round excellent [play]; they were "
@@ -101,6 +106,7 @@ PARTS: dict[str, Part] = {
         folder="tasks/wsd",
         files=WSD_FILES,
         measure=lambda model, folder: measure_wsd(model.embedder, folder),
+        source="http://lcl.uniroma1.it/wsdeval, and WordNet 3.0 for index.sense",
         scores="F1 in percent: the nearest average vector of a sense in SemCor; words that SemCor "
         "does not have get their first sense in WordNet.",
         published="Peters et al. (2018), on ALL: layer 1 67.4, layer 2 69.0, first sense 65.9. "
@@ -111,6 +117,7 @@ PARTS: dict[str, Part] = {
         folder="tasks/pos",
         files=POS_FILES,
         measure=lambda model, folder: measure_pos(model.embedder, folder),
+        source="a treebank of https://universaldependencies.org, such as English EWT",
         scores="Accuracy in percent of a linear probe for the treebank's own tags (XPOS). As a "
         "control, the probe is also trained on shuffled tags.",
         published="Peters et al. (2018), on the Penn Treebank: layer 1 97.3, layer 2 96.8. Other "
@@ -121,6 +128,7 @@ PARTS: dict[str, Part] = {
         folder="tasks/wic",
         files=WIC_FILES,
         measure=lambda model, folder: measure_wic(model.embedder, folder),
+        source="https://pilehvar.github.io/wic",
         scores="Accuracy in percent of a threshold on the cosine, tuned on the training set.",
         published="Pilehvar and Camacho-Collados (2019), test: ELMo 57.7, BERT-large 65.5; chance "
         "50.0.",
@@ -130,6 +138,7 @@ PARTS: dict[str, Part] = {
         folder="tasks/scws",
         files=SCWS_FILES,
         measure=lambda model, folder: measure_scws(model.embedder, folder),
+        source="https://ai.stanford.edu/~ehhuang",
         scores="Spearman's correlation, times 100, of the cosine with the mean human rating.",
     ),
 }
@@ -226,7 +235,10 @@ def _run(
 ) -> dict[str, Any]:
     """Return the contents of the JSON file of an evaluation, after running it if necessary."""
     folder, file = data / part.folder, output / f"{name}.json"
-    paths = [find_file(folder, pattern) for pattern in part.files]
+    try:
+        paths = [find_file(folder, pattern) for pattern in part.files]
+    except NotAvailableError as error:
+        raise NotAvailableError(f"{error}; source: {part.source}") from None
     conditions = describe_conditions(model.name, model.embedder, checksums(paths, data))
     conditions["precision"] = part.precision or conditions["precision"]
     if file.exists():

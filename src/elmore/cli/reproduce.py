@@ -60,7 +60,12 @@ def reproduce(
         raise InputError(f"{data}: no such folder; expected the folder of the datasets")
     read = partial(read_language_model, model.model, options=model.options, vocab=model.vocab)
     evaluated = Model(str(model.model or NAME), model.load(), read)
-    outcomes = run(evaluated, parts, data, output, show=partial(print, file=sys.stderr, flush=True))
+    show = partial(print, file=sys.stderr, flush=True)
+    try:
+        outcomes = run(evaluated, parts, data, output, show=show)
+    except KeyboardInterrupt:
+        show("elmore: interrupted; run the same command again to resume")
+        raise
     if json_output:
         print(json.dumps(outcomes._asdict()))
     elif outcomes.records:
