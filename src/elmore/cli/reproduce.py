@@ -52,14 +52,14 @@ def reproduce(
     from elmore.analysis.reproduce import REPORT, Model, select_parts
     from elmore.analysis.reproduce import reproduce as run
     from elmore.checkpoint.language_model import read_language_model
-    from elmore.checkpoint.pretrained import DEFAULT_MODEL as NAME
+    from elmore.checkpoint.pretrained import find_model
     from elmore.errors import InputError
 
     parts = select_parts(only, text)
     if not data.is_dir():
         raise InputError(f"{data}: no such folder; expected the folder of the datasets")
     read = partial(read_language_model, model.model, options=model.options, vocab=model.vocab)
-    evaluated = Model(str(model.model or NAME), model.load(), read)
+    evaluated = Model(find_model(model.model).name, model.load(), read)
     show = partial(print, file=sys.stderr, flush=True)
     try:
         outcomes = run(evaluated, parts, data, output, show=show)
