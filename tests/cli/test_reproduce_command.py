@@ -52,7 +52,7 @@ def test_results_are_printed_before_the_error_of_another_evaluation(run, folder:
     ("arguments", "message"),
     [
         (["--only", "table9"], "unknown evaluation 'table9'"),
-        (["--only", "wic", "scws"], "data has no data for wic, scws; nothing was measured"),
+        (["--only", "wic", "scws"], "nothing was measured; see the messages above"),
         (["--text", "none.txt"], "none.txt: no such file"),
         (["--data", "none"], "none: no such folder"),
         (["--model", "none"], "none: no such model"),

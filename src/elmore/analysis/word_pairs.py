@@ -36,8 +36,9 @@ def pair_similarities(
     words = [word for pair in pairs for word in pair]
     stream = embedder.stream([word.tokens for word in words])
     shown = with_progress(stream, "contexts embedded", len(words))
+    # A copy of one word's vectors lets go of those of the other words.
     vectors = np.stack(
-        [layers[:, word.position] for word, (_, layers) in zip(words, shown, strict=True)]
+        [layers[:, word.position].copy() for word, (_, layers) in zip(words, shown, strict=True)]
     )  # (2N, J, D)
     cosines = _cosines(vectors)  # (N, J)
     similarities = dict(zip(layer_rows(embedder.num_layers), cosines.T, strict=True))
