@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import elmore
-from elmore.analysis import reproduce as module
-from elmore.analysis.reproduce import GROUPS, PARTS, Model, Part, reproduce, select_parts
+from elmore.analysis import parts as module
+from elmore.analysis.parts import GROUPS, PARTS, Model, Part, select_parts
+from elmore.analysis.reproduce import reproduce
 from elmore.analysis.results import Result
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
@@ -124,6 +125,23 @@ def test_finished_evaluations_are_skipped_until_something_changes(
     assert run(embedder=other) == ["wsd", "pos"]
     int8 = Embedder(other.bilm, device="cpu", precision="int8")
     assert run(embedder=int8) == ["wsd", "pos"]
+
+
+def test_report_includes_earlier_evaluations_of_the_same_weights(
+    model: Model, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count_calls(monkeypatch)
+
+    def sections(evaluated: Model, name: str) -> list[str]:
+        reproduce(evaluated, select_parts([name]), data, tmp_path / "out")
+        lines = (tmp_path / "out" / "report.md").read_text().splitlines()
+        return [line.removeprefix("## ") for line in lines if line.startswith("## ")]
+
+    pos, wsd = PARTS["pos"].title, PARTS["wsd"].title
+    assert sections(model, "pos") == [pos]
+    assert sections(model, "wsd") == [wsd, pos]
+    other = model._replace(embedder=Embedder(BiLM(BiLMConfig.tiny()), device="cpu"))
+    assert sections(other, "pos") == [pos]
 
 
 def test_perplexity_does_not_depend_on_the_precision_of_the_embedder(

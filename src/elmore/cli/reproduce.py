@@ -48,8 +48,9 @@ def reproduce(
             By default all.
         text: More text files to measure the perplexity on.
     """
+    from elmore.analysis.parts import Model, select_parts
     from elmore.analysis.report import render_table
-    from elmore.analysis.reproduce import REPORT, Model, select_parts
+    from elmore.analysis.reproduce import REPORT
     from elmore.analysis.reproduce import reproduce as run
     from elmore.checkpoint.language_model import read_language_model
     from elmore.checkpoint.pretrained import find_model
