@@ -12,8 +12,10 @@ from elmore.analysis.pos import (
     TaggedWords,
     accuracy,
     embed_words,
+    measure_pos,
     probe_pos,
     read_conllu,
+    shuffle_tags,
     train_probe,
 )
 from elmore.embedder import Embedder
@@ -170,6 +172,38 @@ def test_training_stops_early_and_returns_the_best_probe(monkeypatch: pytest.Mon
     assert accuracies == [0.0] * 3
     first = train_probe(x, tags, x, unknown_tags, ProbeConfig(max_epochs=1))
     assert torch.equal(best.weight, first.weight)
+
+
+def test_probe_on_shuffled_tags_falls_to_the_majority_class() -> None:
+    """Vectors determine the tags, but not once these are shuffled; 40 % of the words are NN."""
+    texts = [sample_words(n) for n in (400, 100, 100)]
+    for text in texts:
+        first = [i for i, tag in enumerate(text.tags) if tag == "DT"]
+        text.tags[first[0] : first[0] + 6 * len(first) // 10] = ["NN"] * (6 * len(first) // 10)
+        text.layers[0][first[0] : first[0] + 6 * len(first) // 10] = CENTERS[2].half()
+    train, dev, test = texts
+    config = ProbeConfig(batch_size=64)
+    assert probe_pos(train, dev, test, config) == [1.0]
+    shuffled = [shuffle_tags(text, seed=0) for text in (train, dev)]
+    assert sorted(shuffled[0].tags) == sorted(train.tags)
+    [accuracy] = probe_pos(*shuffled, test, config)
+    assert accuracy == pytest.approx(0.4, abs=0.02)
+
+
+def test_scores_have_the_majority_class_and_the_control(embedder: Embedder, tmp_path: Path) -> None:
+    """A treebank in which the word determines the tag; the most frequent is NN, with 3 of 5."""
+    words = [("cat", "NN"), ("dog", "NN"), ("runs", "VBZ"), ("mouse", "NN"), ("a", "DT")]
+    rows = (row(str(i), *word) for i, word in enumerate(((w, "X", t) for w, t in words), start=1))
+    sentence = "".join(rows) + "\n"
+    for name in ("train", "dev", "test"):
+        (tmp_path / f"en-{name}.conllu").write_text(sentence * 10)
+    result = measure_pos(embedder, tmp_path, ProbeConfig(batch_size=5, learning_rate=0.05))
+    assert result.scores.pop("majority class") == {"accuracy": 60}
+    assert list(result.scores) == ["layer 0", "layer 1", "layer 2"]
+    for scores in result.scores.values():
+        assert scores["accuracy"] == 100
+        assert scores["shuffled tags"] <= 80  # one of the five words may be right by chance
+    assert result.details == {"test words": 50, "most frequent tag": "NN"}
 
 
 def test_empty_text_and_invalid_settings_are_rejected() -> None:

@@ -17,11 +17,13 @@ from elmore.analysis.wsd import (
     disambiguate,
     f1,
     instances_of,
+    measure_wsd,
     read_first_senses,
     read_wsd,
 )
 from elmore.embedder import Embedder
 from elmore.errors import InputError
+from tests.analysis.toy import SETS, write_wsd
 
 DATA = """<?xml version="1.0" encoding="UTF-8" ?>
 <corpus lang="en">
@@ -248,6 +250,28 @@ def test_f1_accepts_any_of_several_gold_senses() -> None:
     assert f1(["b%1:", None, "x%1:"], instances) == pytest.approx(expected)
     with pytest.raises(InputError, match="no instance to score"):
         f1([], [])
+
+
+def test_scores_of_all_sets_are_measured(embedder: Embedder, tmp_path: Path) -> None:
+    write_wsd(tmp_path)
+    result = measure_wsd(embedder, tmp_path)
+    expected = {"ALL": 20, **dict.fromkeys(SETS, 0), "senseval2": 100}
+    assert result.scores.pop("first sense") == expected
+    assert list(result.scores) == ["layer 0", "layer 1", "layer 2"]
+    for scores in result.scores.values():
+        assert scores == dict.fromkeys(["ALL", *SETS], 100)
+    assert result.details == {"instances": 5, "senses in SemCor": 1}
+
+
+def test_archive_without_a_test_set_is_rejected(embedder: Embedder, tmp_path: Path) -> None:
+    write_wsd(tmp_path)
+    sets = tmp_path / "Evaluation_Datasets.tar.xz"
+    with tarfile.open(sets) as archive:
+        archive.extractall(tmp_path, filter="data")
+    sets.unlink()
+    (tmp_path / "Evaluation_Datasets" / "senseval3" / "senseval3.data.xml").unlink()
+    with pytest.raises(InputError, match=r"Evaluation_Datasets: .*senseval3\.data\.xml not found"):
+        measure_wsd(embedder, tmp_path)
 
 
 def test_first_sense_baseline_equals_the_published_scores(tasks: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ J layers, N words of a text, M words of the dev text, W words of a sentence, D d
 
 import copy
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
@@ -16,13 +17,19 @@ import torch
 from jaxtyping import Float, Float16, Int64
 from torch import Tensor, nn
 
+from elmore.analysis.data_files import find_file
+from elmore.analysis.results import Result, layer_rows
 from elmore.embedder import Embedder
 from elmore.errors import InputError
+from elmore.progress import with_progress
 from elmore.schema import check_ranges
 from elmore.text.lines import read_lines
 
 TagSet = Literal["xpos", "upos"]
 """`xpos`: the tags of the treebank, Penn Treebank tags in English; `upos`: universal tags."""
+
+POS_FILES = ("*train.conllu", "*dev.conllu", "*test.conllu")
+"""Files in the folder of the treebank."""
 
 _COLUMNS = 10
 _TAG_COLUMN = {"upos": 3, "xpos": 4}
@@ -66,6 +73,30 @@ class ProbeConfig:
 
     def __post_init__(self) -> None:
         check_ranges("probe", self, at_least={"batch_size": 1, "max_epochs": 1, "patience": 1})
+
+
+def measure_pos(embedder: Embedder, folder: Path, config: ProbeConfig | None = None) -> Result:
+    """Return the accuracy in percent of a linear probe on each layer.
+
+    As a control, probes are also trained on shuffled tags. They cannot do better than to predict
+    the most frequent tag, unless the probe or the evaluation is flawed.
+    """
+    config = config or ProbeConfig()
+    texts = [read_conllu(find_file(folder, name)) for name in POS_FILES]
+    train, dev, test = (
+        embed_words(embedder, with_progress(text, "treebank sentences embedded", len(text)))
+        for text in texts
+    )
+    accuracies = probe_pos(train, dev, test, config)
+    control = probe_pos(
+        shuffle_tags(train, config.seed), shuffle_tags(dev, config.seed), test, config
+    )
+    [(majority_tag, _)] = Counter(train.tags).most_common(1)
+    majority = test.tags.count(majority_tag) / len(test.tags)
+    scores = {"majority class": {"accuracy": 100 * majority}}
+    for row, *both in zip(layer_rows(embedder.num_layers), accuracies, control, strict=True):
+        scores[row] = {"accuracy": 100 * both[0], "shuffled tags": 100 * both[1]}
+    return Result(scores, {"test words": len(test.tags), "most frequent tag": majority_tag})
 
 
 def read_conllu(path: Path, tag_set: TagSet = "xpos") -> list[TaggedSentence]:
@@ -131,6 +162,12 @@ def embed_words(embedder: Embedder, sentences: Iterable[TaggedSentence]) -> Tagg
     )
 
 
+def shuffle_tags(words: TaggedWords, seed: int) -> TaggedWords:
+    """Return the same vectors with the tags in a random order."""
+    order = np.random.default_rng(seed).permutation(len(words.tags))
+    return TaggedWords(words.layers, [words.tags[i] for i in order])
+
+
 def probe_pos(
     train: TaggedWords,
     dev: TaggedWords,
@@ -154,7 +191,8 @@ def probe_pos(
         for words in (train, dev, test)
     ]
     accuracies = []
-    for layer in zip(train.layers, dev.layers, test.layers, strict=True):
+    layers = zip(train.layers, dev.layers, test.layers, strict=True)
+    for layer in with_progress(layers, "probes trained", len(train.layers)):
         x = _standardize(*layer)
         probe = train_probe(x[0], tags[0], x[1], tags[1], config or ProbeConfig())
         accuracies.append(accuracy(probe, x[2], tags[2]))

@@ -15,9 +15,17 @@ from xml.etree import ElementTree
 import numpy as np
 from jaxtyping import Float32
 
+from elmore.analysis.data_files import extracted, find_file
+from elmore.analysis.results import NotAvailableError, Result, layer_rows
 from elmore.embedder import Embedder
 from elmore.errors import InputError
+from elmore.progress import with_progress
 from elmore.text.lines import read_lines
+
+WSD_FILES = ("semcor.data.xml", "semcor.gold.key.txt", "index.sense", "Evaluation_Datasets")
+"""Files in the folder of the data; `Evaluation_Datasets` is a folder or an archive."""
+
+TEST_SETS = ("senseval2", "senseval3", "semeval2007", "semeval2013", "semeval2015")
 
 _POS = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}  # 5: adjective satellite
 _TIE = 1e-5  # smaller differences of cosines may be rounding errors
@@ -63,6 +71,48 @@ class SenseAverages(NamedTuple):
         # a tie, not the one with the luckier rounding error.
         is_nearest = cosines >= cosines.max(axis=1, keepdims=True) - _TIE
         return [senses[first] for first in is_nearest.argmax(axis=1)]
+
+
+def measure_wsd(embedder: Embedder, folder: Path) -> Result:
+    """Return the F1 in percent of each layer, and of WordNet's first sense, on each test set.
+
+    Senses are learned from SemCor. `ALL` is the concatenation of the test sets.
+    """
+    first_senses = read_first_senses(find_file(folder, "index.sense"))
+    texts = _read_test_sets(find_file(folder, "Evaluation_Datasets"))
+    semcor = read_wsd(*(find_file(folder, name) for name in WSD_FILES[:2]))
+    averages = average_senses(
+        embedder, with_progress(semcor, "SemCor sentences embedded", len(semcor))
+    )
+    rows = ["first sense", *layer_rows(embedder.num_layers)]
+    scores: dict[str, dict[str, float]] = {row: {} for row in rows}
+    all_instances: list[Instance] = []
+    all_answers: dict[str, list[str | None]] = {row: [] for row in rows}
+    for name, text in texts.items():
+        instances = instances_of(text)
+        first = [first_senses.get(instance.lexeme) for instance in instances]
+        answers = [first, *disambiguate(embedder, text, averages, first_senses)]
+        all_instances += instances
+        for row, senses in zip(rows, answers, strict=True):
+            scores[row][name] = 100 * f1(senses, instances)
+            all_answers[row] += senses
+    for row, senses in all_answers.items():
+        scores[row] = {"ALL": 100 * f1(senses, all_instances), **scores[row]}
+    return Result(scores, {"instances": len(all_instances), "senses in SemCor": len(averages[0])})
+
+
+def _read_test_sets(path: Path) -> dict[str, list[WsdSentence]]:
+    with extracted(path) as folder:
+        try:
+            return {
+                name: read_wsd(
+                    find_file(folder, f"**/{name}/{name}.data.xml"),
+                    find_file(folder, f"**/{name}/{name}.gold.key.txt"),
+                )
+                for name in TEST_SETS
+            }
+        except NotAvailableError as error:
+            raise InputError(f"{path}: {error}; expected {', '.join(TEST_SETS)}") from None
 
 
 def average_senses(embedder: Embedder, sentences: Iterable[WsdSentence]) -> SenseAverages:

@@ -19,15 +19,22 @@ class SavedLanguageModel(NamedTuple):
     tokenization: Tokenization | None
 
 
-def read_language_model(path: Path) -> SavedLanguageModel:
-    """Load a language model from a checkpoint directory or an archive of one.
+class NoSoftmaxError(InputError):
+    """A biLM was saved without its softmax, as in all released ELMo files."""
+
+
+def read_language_model(
+    path: Path | None, *, options: Path | None = None, vocab: Path | None = None
+) -> SavedLanguageModel:
+    """Load a language model; the arguments are those of `read_pretrained`.
 
     Raises:
-        InputError: If there is no model, or the model has no softmax.
+        InputError: If there is no model.
+        NoSoftmaxError: If the model has no softmax.
     """
-    saved = read_pretrained(path, with_softmax=True)
+    saved = read_pretrained(path, options=options, vocab=vocab, with_softmax=True)
     if saved.softmax is None or saved.vocabulary is None:
-        raise InputError(
+        raise NoSoftmaxError(
             f"{path} is not a language model, because it has no softmax; expected a directory "
             "written by `elmore pretrain` or `elmore finetune`"
         )

@@ -21,6 +21,7 @@ from elmore.cli.neighbors import neighbors
 from elmore.cli.perplexity import perplexity
 from elmore.cli.predict import predict
 from elmore.cli.pretrain import pretrain
+from elmore.cli.reproduce import reproduce
 from elmore.cli.train import train
 from elmore.errors import InputError, MissingExtraError
 from elmore.threads import limit_spinning
@@ -42,6 +43,7 @@ _ARGUMENTS: dict[Callable[..., None], str] = {
     train: "--train PATH... --dev PATH --output PATH [OPTIONS] TASK",
     evaluate: "[OPTIONS] RUN FILE",
     predict: "[OPTIONS] RUN [FILE]",
+    reproduce: "--data PATH --output PATH [OPTIONS]",
     convert: "--output PATH [OPTIONS] MODEL [OPTIONS.JSON]",
     info: "[OPTIONS] [MODEL] [OPTIONS.JSON]",
 }

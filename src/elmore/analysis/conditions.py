@@ -1,0 +1,65 @@
+"""The conditions of a measurement: what was measured, with what, on which data."""
+
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import elmore
+from elmore.analysis.pos import ProbeConfig
+from elmore.embedder import Embedder
+from elmore.training.run_folder import hardware_name
+
+_IDENTITY = (
+    "weights_hash",
+    "elmore",
+    "precision",
+    "tokenizer",
+    "language",
+    "seed",
+    "data",
+)
+
+
+def describe_conditions(model: str, embedder: Embedder, data: dict[str, str]) -> dict[str, Any]:
+    """Return the conditions of a measurement with a model on files with these checksums."""
+    return {
+        "model": model,
+        "weights_hash": embedder.weights_hash,
+        "elmore": elmore.__version__,
+        "commit": source_commit(),
+        "torch": torch.__version__,
+        "precision": embedder.precision,
+        "tokenizer": embedder.tokenizer,
+        "language": embedder.language,
+        "device": hardware_name(embedder.device),
+        "seed": ProbeConfig().seed,
+        "data": data,
+    }
+
+
+def changed_conditions(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Return the names of conditions that differ, among those that may change the scores."""
+    return [name for name in _IDENTITY if before.get(name) != now[name]]
+
+
+@cache  # the source may change while a long evaluation runs, but not the code in memory
+def source_commit() -> str | None:
+    """Return the git commit of elmore's source, with `-dirty` after changes; None if unknown."""
+    git, source = shutil.which("git"), Path(elmore.__file__)
+    if git is None:
+        return None
+    for command in (
+        # Fails if the package is installed, perhaps inside of another project's repository.
+        ["ls-files", "--error-unmatch", source.name],
+        ["describe", "--always", "--dirty", "--exclude=*", "--abbrev=40"],
+    ):
+        result = subprocess.run(  # noqa: S603
+            [git, "-C", str(source.parent), *command], capture_output=True, text=True, check=False
+        )
+        if result.returncode:
+            return None
+    return result.stdout.strip()

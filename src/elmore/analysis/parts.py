@@ -1,0 +1,165 @@
+"""All evaluations of a model: their data, functions and published scores."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from glob import escape
+from pathlib import Path
+from typing import NamedTuple
+
+from elmore.analysis.data_files import find_file
+from elmore.analysis.heldout_text import measure_text
+from elmore.analysis.pos import POS_FILES, measure_pos
+from elmore.analysis.results import Result
+from elmore.analysis.scws import SCWS_FILES, measure_scws
+from elmore.analysis.semcor_neighbors import NEIGHBOR_FILES, measure_neighbors
+from elmore.analysis.wic import WIC_FILES, measure_wic
+from elmore.analysis.wsd import WSD_FILES, measure_wsd
+from elmore.checkpoint.language_model import SavedLanguageModel
+from elmore.embedder import Embedder, Precision
+from elmore.errors import InputError
+
+
+class Model(NamedTuple):
+    """The model to evaluate."""
+
+    name: str
+    embedder: Embedder
+    read_language_model: Callable[[], SavedLanguageModel]
+    """Reads the biLM with its softmax; raises `NoSoftmaxError` if it has none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """One evaluation."""
+
+    title: str
+    folder: str
+    """Folder of its data, below the folder of all data."""
+
+    files: tuple[str, ...]
+    """Patterns of the files in that folder; files may be compressed."""
+
+    measure: Callable[[Model, Path], Result]
+    """Returns the scores, given the folder of its data."""
+
+    source: str
+    """Where to get the data."""
+
+    about: str
+    """What the scores are."""
+
+    published: str = ""
+    """Published scores to compare with, and how their conditions differ."""
+
+    precision: Precision | None = None
+    """Precision of the computation, if it is not that of the embedder."""
+
+    decimals: int = 1
+    """Decimals of the scores in the report."""
+
+
+def perplexity_part(path: Path, title: str) -> Part:
+    """Return an evaluation of the perplexity on a text file."""
+
+    def measure(model: Model, folder: Path) -> Result:
+        file = find_file(folder, escape(path.name))
+        return measure_text(model.read_language_model(), model.embedder, file)
+
+    return Part(
+        title=title,
+        folder=str(path.parent),
+        files=(escape(path.name),),
+        measure=measure,
+        source="any text that the model was not trained on",
+        about="With the full softmax; every sentence starts from a zero state.",
+        precision="fp32",
+        decimals=2,
+    )
+
+
+PARTS: dict[str, Part] = {
+    "perplexity": perplexity_part(Path("corpus/valid.txt"), "Perplexity on held-out text"),
+    "neighbors": Part(
+        title="Table 4: nearest neighbors of a word in context",
+        folder="tasks/wsd",
+        files=NEIGHBOR_FILES,
+        measure=lambda model, folder: measure_neighbors(model.embedder, folder),
+        source="SemCor of http://lcl.uniroma1.it/wsdeval",
+        about='The words of SemCor that are most similar to "play" in two of its sentences, by '
+        "the cosine of the top layer.",
+        published="The nearest in Peters et al. (2018): his all-round excellent [play]; they were "
+        "actors who had been handed fat roles in a successful [play].",
+    ),
+    "wsd": Part(
+        title="Table 5: word sense disambiguation",
+        folder="tasks/wsd",
+        files=WSD_FILES,
+        measure=lambda model, folder: measure_wsd(model.embedder, folder),
+        source="http://lcl.uniroma1.it/wsdeval, and WordNet 3.0 for index.sense",
+        about="F1 in percent: the nearest average vector of a sense in SemCor; words that SemCor "
+        "does not have get their first sense in WordNet.",
+        published="Peters et al. (2018), on ALL: layer 1 67.4, layer 2 69.0, first sense 65.9. "
+        "Raganato et al. (2017) have 65.2 for the first sense.",
+    ),
+    "pos": Part(
+        title="Table 6: part-of-speech tagging",
+        folder="tasks/pos",
+        files=POS_FILES,
+        measure=lambda model, folder: measure_pos(model.embedder, folder),
+        source="a treebank of https://universaldependencies.org, such as English EWT",
+        about="Accuracy in percent of a linear probe for the treebank's own tags (XPOS). As a "
+        "control, the probe is also trained on shuffled tags.",
+        published="Peters et al. (2018), on the Penn Treebank: layer 1 97.3, layer 2 96.8. Other "
+        "treebanks are not comparable.",
+    ),
+    "wic": Part(
+        title="WiC: same meaning in two sentences?",
+        folder="tasks/wic",
+        files=WIC_FILES,
+        measure=lambda model, folder: measure_wic(model.embedder, folder),
+        source="https://pilehvar.github.io/wic",
+        about="Accuracy in percent of a threshold on the cosine, tuned on the training set.",
+        published="Pilehvar and Camacho-Collados (2019), test: ELMo 57.7, BERT-large 65.5; chance "
+        "50.0.",
+    ),
+    "scws": Part(
+        title="SCWS: similarity of words in context",
+        folder="tasks/scws",
+        files=SCWS_FILES,
+        measure=lambda model, folder: measure_scws(model.embedder, folder),
+        source="https://ai.stanford.edu/~ehhuang",
+        about="Spearman's correlation, times 100, of the cosine with the mean human rating.",
+    ),
+}
+"""All evaluations by name."""
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "intrinsic": ("perplexity", "wsd", "pos", "wic", "scws"),
+    "table4": ("neighbors",),
+    "table5": ("wsd",),
+    "table6": ("pos",),
+}
+"""Names for several evaluations, or for one by its table in the paper."""
+
+
+def select_parts(only: Sequence[str] = (), texts: Iterable[Path] = ()) -> dict[str, Part]:
+    """Return evaluations by name: all, or `only` these, and the perplexity on each text.
+
+    Raises:
+        InputError: If a name is unknown, or a text does not exist.
+    """
+    names: list[str] = []
+    for name in only or PARTS:
+        if name not in PARTS and name not in GROUPS:
+            accepted = ", ".join((*GROUPS, *PARTS))
+            raise InputError(f"unknown evaluation {name!r}; expected any of {accepted}")
+        names += GROUPS.get(name, (name,))
+    parts = {name: PARTS[name] for name in PARTS if name in names}
+    for text in texts:
+        if not text.is_file():
+            raise InputError(f"{text}: no such file; expected a text file")
+        name = f"perplexity-{text.name.partition('.')[0]}"
+        if name in parts:
+            raise InputError(f"several texts are called {name}; rename one of them")
+        parts[name] = perplexity_part(text.resolve(), f"Perplexity on {text.name}")
+    return parts

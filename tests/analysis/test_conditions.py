@@ -1,0 +1,50 @@
+"""Conditions of a measurement. Oracle: git, asked by the test."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import elmore
+from elmore.analysis.conditions import source_commit
+
+
+@pytest.fixture(autouse=True)
+def _fresh_cache() -> None:
+    source_commit.cache_clear()
+
+
+def git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_commit_is_that_of_the_repository_with_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "src" / "elmore"
+    package.mkdir(parents=True)
+    source = package / "__init__.py"
+    source.write_text("")
+    monkeypatch.setattr(elmore, "__file__", str(source))
+    git(tmp_path, "init", "-q")
+    (tmp_path / "a.txt").touch()
+    git(tmp_path, "add", "a.txt")
+    git(tmp_path, "commit", "-qm", "Add a file")
+    assert source_commit() is None  # the package is not part of the repository
+
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "Add the package")
+    source_commit.cache_clear()
+    commit = git(tmp_path, "rev-parse", "HEAD")
+    assert source_commit() == commit
+
+    source.write_text("x = 1")
+    assert source_commit() == commit  # as it was when the process started
+    source_commit.cache_clear()
+    assert source_commit() == f"{commit}-dirty"
+
+
+def test_without_git_the_commit_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert source_commit() is None

@@ -1,0 +1,205 @@
+"""Evaluations in one run. Oracles: tiny datasets with known scores; calls counted by the test."""
+
+import json
+import lzma
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import elmore
+from elmore.analysis import parts as module
+from elmore.analysis.parts import GROUPS, PARTS, Model, Part, select_parts
+from elmore.analysis.reproduce import reproduce
+from elmore.analysis.results import Result
+from elmore.bilm.config import BiLMConfig
+from elmore.bilm.model import BiLM
+from elmore.checkpoint.directory import write_directory
+from elmore.checkpoint.language_model import read_language_model
+from elmore.embedder import Embedder
+from elmore.errors import InputError
+from tests.analysis.toy import VOCABULARY, uniform_softmax, write_pos, write_wsd
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Model:
+    """A model with a uniform softmax."""
+    path = tmp_path / "model"
+    softmax = uniform_softmax(BiLMConfig.tiny().dim)
+    write_directory(BiLM(BiLMConfig.tiny()), path, softmax=softmax, vocabulary=VOCABULARY)
+    return Model("tiny", elmore.load(path, device="cpu"), partial(read_language_model, path))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Data of three evaluations; WiC and SCWS are missing."""
+    folder = tmp_path / "data"
+    write_wsd(folder / "tasks" / "wsd")
+    write_pos(folder / "tasks" / "pos")
+    (folder / "corpus").mkdir()
+    (folder / "corpus" / "valid.txt.xz").write_bytes(lzma.compress(b"The bank.\n"))
+    return folder
+
+
+def read(path: Path) -> dict:
+    return json.loads(path.read_text())
+
+
+def test_scores_and_conditions_are_written(model: Model, data: Path, tmp_path: Path) -> None:
+    messages: list[str] = []
+    outcomes = reproduce(
+        model, select_parts(["intrinsic"]), data, tmp_path / "out", show=messages.append
+    )
+    records = {name: read(tmp_path / "out" / f"{name}.json") for name in outcomes.records}
+    assert records == outcomes.records
+    assert list(records) == ["perplexity", "wsd", "pos"]
+    perplexity = records["perplexity"]["scores"]["perplexity"]
+    assert perplexity["average"] == pytest.approx(len(VOCABULARY))
+    assert records["wsd"]["scores"]["first sense"]["ALL"] == 20
+    assert records["pos"]["scores"]["layer 1"] == {"accuracy": 100, "shuffled tags": 100}
+    conditions = records["pos"]["conditions"]
+    assert conditions["model"] == "tiny"
+    assert conditions["weights_hash"] == model.embedder.weights_hash
+    assert conditions["elmore"] == elmore.__version__
+    assert conditions["precision"] == "fp32"
+    assert conditions["seconds"] >= 0
+    assert list(conditions["data"]) == [
+        f"tasks/pos/en-{name}.conllu" for name in ("train", "dev", "test")
+    ]
+    assert outcomes.failed == {}
+    assert outcomes.not_run == {
+        name: f"{data / 'tasks' / name} not found; source: {PARTS[name].source}"
+        for name in ("wic", "scws")
+    }
+    assert f"wic: not run: {outcomes.not_run['wic']}" in messages
+
+
+def test_report_has_the_tables_and_what_was_not_run(
+    model: Model, data: Path, tmp_path: Path
+) -> None:
+    reproduce(model, select_parts(), data, tmp_path / "out")
+    lines = (tmp_path / "out" / "report.md").read_text().splitlines()
+    assert lines[0] == "# Evaluation of tiny"
+    assert "| perplexity | 5.00 | 5.00 | 5.00 |" in lines
+    assert "| first sense | 20.0 | 100.0 | 0.0 | 0.0 | 0.0 | 0.0 |" in lines
+    assert "| majority class | 100.0 |  |" in lines
+    reason = f"{data / 'tasks' / 'scws'} not found; source: {PARTS['scws'].source}"
+    assert f"- scws (not run): {reason}" in lines
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Replace all evaluations by ones that append their name to the returned list."""
+    calls: list[str] = []
+
+    def counted(name: str, part: Part) -> Part:
+        def measure(model: Model, folder: Path) -> Result:
+            calls.append(name)
+            return Result({"row": {"score": float(len(calls))}}, {})
+
+        return replace(part, measure=measure)
+
+    monkeypatch.setattr(module, "PARTS", {name: counted(name, p) for name, p in PARTS.items()})
+    return calls
+
+
+def test_finished_evaluations_are_skipped_until_something_changes(
+    model: Model, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = count_calls(monkeypatch)
+
+    def run(**changes) -> list[str]:
+        calls.clear()
+        reproduce(model._replace(**changes), select_parts(["wsd", "pos"]), data, tmp_path / "out")
+        return calls
+
+    assert run() == ["wsd", "pos"]
+    assert run() == []
+    assert run(name="another name") == []
+    (tmp_path / "out" / "wsd.json").unlink()
+    assert run() == ["wsd"]
+    dev = data / "tasks" / "pos" / "en-dev.conllu"
+    dev.write_text(dev.read_text() * 2)
+    assert run() == ["pos"]
+    other = Embedder(BiLM(BiLMConfig.tiny()), device="cpu")
+    assert run(embedder=other) == ["wsd", "pos"]
+    int8 = Embedder(other.bilm, device="cpu", precision="int8")
+    assert run(embedder=int8) == ["wsd", "pos"]
+
+
+def test_report_includes_earlier_evaluations_of_the_same_weights(
+    model: Model, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count_calls(monkeypatch)
+
+    def sections(evaluated: Model, name: str) -> list[str]:
+        reproduce(evaluated, select_parts([name]), data, tmp_path / "out")
+        lines = (tmp_path / "out" / "report.md").read_text().splitlines()
+        return [line.removeprefix("## ") for line in lines if line.startswith("## ")]
+
+    pos, wsd = PARTS["pos"].title, PARTS["wsd"].title
+    assert sections(model, "pos") == [pos]
+    assert sections(model, "wsd") == [wsd, pos]
+    other = model._replace(embedder=Embedder(BiLM(BiLMConfig.tiny()), device="cpu"))
+    assert sections(other, "pos") == [pos]
+
+
+def test_perplexity_does_not_depend_on_the_precision_of_the_embedder(
+    model: Model, data: Path, tmp_path: Path
+) -> None:
+    parts = select_parts(["perplexity"])
+    int8 = Embedder(model.embedder.bilm, device="cpu", precision="int8")
+    outcomes = reproduce(model._replace(embedder=int8), parts, data, tmp_path / "out")
+    assert outcomes.records["perplexity"]["conditions"]["precision"] == "fp32"
+
+
+def test_invalid_data_do_not_stop_other_evaluations(
+    model: Model, data: Path, tmp_path: Path
+) -> None:
+    (data / "tasks" / "wsd" / "semcor.data.xml").write_text("<corpus>")
+    outcomes = reproduce(model, select_parts(["wsd", "pos"]), data, tmp_path / "out")
+    assert list(outcomes.records) == ["pos"]
+    assert "semcor.data.xml is not well-formed XML" in outcomes.failed["wsd"]
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert "- wsd (failed): " in report
+
+
+def test_model_without_a_softmax_has_no_perplexity(
+    embedder: Embedder, data: Path, tmp_path: Path
+) -> None:
+    embedder.save(tmp_path / "model")
+    model = Model("biLM", embedder, partial(read_language_model, tmp_path / "model"))
+    outcomes = reproduce(model, select_parts(["perplexity"]), data, tmp_path / "out")
+    assert "has no softmax" in outcomes.not_run["perplexity"]
+    assert not (tmp_path / "out" / "report.md").exists()
+
+
+def test_perplexity_of_more_texts_is_measured(model: Model, data: Path, tmp_path: Path) -> None:
+    text = tmp_path / "news[1].en.txt"
+    text.write_text("The bank.\nThe bank.\n")
+    outcomes = reproduce(model, select_parts(["pos"], [text]), data, tmp_path / "out")
+    assert list(outcomes.records) == ["pos", "perplexity-news[1]"]
+    record = outcomes.records["perplexity-news[1]"]
+    assert record["details"]["tokens"] == 8
+    assert list(record["conditions"]["data"]) == [text.name]
+
+
+def test_evaluations_are_selected_by_name_and_group(tmp_path: Path) -> None:
+    assert select_parts() == PARTS
+    assert list(select_parts(["scws", "table5", "wsd"])) == ["wsd", "scws"]
+    assert tuple(select_parts(["intrinsic"])) == GROUPS["intrinsic"]
+    with pytest.raises(InputError, match="unknown evaluation 'table9'; expected any of intrinsic"):
+        select_parts(["table9"])
+    with pytest.raises(InputError, match=r"none\.txt: no such file"):
+        select_parts([], [tmp_path / "none.txt"])
+    (tmp_path / "a.txt").touch()
+    with pytest.raises(InputError, match="several texts are called perplexity-a"):
+        select_parts([], [tmp_path / "a.txt", tmp_path / "a.txt"])
+
+
+def test_damaged_result_is_reported_and_kept(model: Model, data: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "pos.json").write_text("{")
+    outcomes = reproduce(model, select_parts(["pos"]), data, tmp_path / "out")
+    assert "pos.json is damaged" in outcomes.failed["pos"]
+    assert (tmp_path / "out" / "pos.json").read_text() == "{"
