@@ -37,6 +37,7 @@ MODEL_TYPE = "elmo"
 Dtype = Literal["float32", "float16"]
 SoftmaxDtype = Literal["float32", "float16", "int8"]
 _SHARD, _SHARD_PATTERN = "model-{:05}-of-{:05}.safetensors", "model-?????-of-?????.safetensors"
+_MAX_TENSORS = 2000  # the largest configuration has fewer; reading time grows with the square
 _SCALE = "step"  # name of the int8 scales in softmax.safetensors
 
 
@@ -218,8 +219,11 @@ def _read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
     if not path.is_file():  # reading a named pipe would wait for a writer
         raise InputError(f"{path.parent} contains no {path.name}; expected it next to {CONFIG}")
     try:
+        path.open("rb").close()  # safetensors calls a file without read permission missing
         with safe_open(path, "pt") as file:
             names = list(file.keys())
+        if len(names) > _MAX_TENSORS:
+            raise InputError(f"{path} has {len(names):,} tensors; no model has that many")
         for name in names:
             # Reopened for each tensor: pages that were read count as memory until the file closes.
             with safe_open(path, "pt") as file:
