@@ -406,6 +406,18 @@ def test_unreadable_zip_files_are_refused(
     refused(archive, f"is not a readable archive .*{message}")
 
 
+def test_a_file_of_many_tensors_is_refused_without_reading_them(folder: Path) -> None:
+    save_file({f"{i}": torch.zeros(0) for i in range(20_000)}, folder / "model.safetensors")
+    refused(folder, "has 20,000 tensors; no model has that many")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read all files")
+def test_missing_read_permission_is_reported(folder: Path) -> None:
+    (folder / "model.safetensors").chmod(0)
+    with pytest.raises(PermissionError):
+        read_pretrained(folder)
+
+
 def test_named_pipes_are_refused_without_waiting(
     folder: Path, weights: Path, tmp_path: Path
 ) -> None:

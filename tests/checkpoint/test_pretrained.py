@@ -88,6 +88,9 @@ def test_invalid_models_are_rejected(release: Release, tmp_path: Path) -> None:
         load(tmp_path / "empty")
     with pytest.raises(InputError, match="is not a readable archive"):
         load(tmp_path / "bad.zip")
+    (tmp_path / "bad.tar.gz").write_text("not an archive")
+    with pytest.raises(InputError, match=r"is not a readable archive \(.*\)$"):  # one line
+        load(tmp_path / "bad.tar.gz")
     damaged = Path(shutil.make_archive(str(tmp_path / "a"), "zip", release.weights_file.parent))
     intact = damaged.read_bytes()
     damaged.write_bytes(intact[:500] + b"garbage" * 50 + intact[850:])

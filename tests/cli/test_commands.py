@@ -225,6 +225,7 @@ def test_resumed_embed_equals_an_uninterrupted_run(folder: Path, signum: signal.
     assert process.returncode == (-9 if signum == signal.SIGKILL else 130)
     assert b"Traceback" not in err
     assert (b"--resume" in err) == (signum != signal.SIGKILL)
+    assert err.count(b"elmore: interrupted") == (signum != signal.SIGKILL)  # one message
     assert not Path("v.parquet").exists()
     assert list(parts.glob("*.arrow"))
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save
 
 import elmore
 from elmore.atomic import lock
@@ -529,6 +530,27 @@ def test_damaged_files_of_a_task_are_named(
 ) -> None:
     (Path("ner") / name).write_bytes(content)
     assert_rejected(run("evaluate", "ner", conll), name)
+
+
+def test_damaged_contents_of_a_task_are_refused(run, conll: Path, trained: TrainedTask) -> None:
+    """Changes one value of each file so that the file is still valid."""
+    weights = load_file("ner/model.safetensors")
+    next(iter(weights.values())).view(-1)[0] += 1e-3
+    changes = {
+        "model.safetensors": save(weights),
+        "task.json": Path("ner/task.json").read_bytes().replace(b'"S-PER"', b'"S-PEQ"'),
+        "words.json": Path("ner/words.json").read_bytes().replace(b'"London"', b'"Londoo"'),
+        "config.toml": Path("ner/config.toml")
+        .read_bytes()
+        .replace(b"dropout = 0.", b"dropout = 0.1"),
+    }
+    for name, content in changes.items():
+        original = (Path("ner") / name).read_bytes()
+        assert content != original
+        (Path("ner") / name).write_bytes(content)
+        assert_rejected(run("evaluate", "ner", conll), "ner is damaged")
+        (Path("ner") / name).write_bytes(original)
+    assert run("evaluate", "ner", conll).code == 0
 
 
 def test_terminal_output_brackets_spans(run, trained: TrainedTask, monkeypatch) -> None:

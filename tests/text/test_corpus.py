@@ -192,6 +192,12 @@ def test_damaged_character_ids_are_written_again(text: Path, tmp_path: Path) -> 
     expected = corpus.characters(50).copy()
     flip_bit(corpus.folder / "characters-50.u16")
     np.testing.assert_array_equal(corpus.characters(50), expected)
+    (corpus.folder / "characters-50.crc32").write_bytes(b"\xff")
+    (corpus.folder / ".characters-50.u16.0123abcd.tmp").write_bytes(b"of a killed process")
+    np.testing.assert_array_equal(corpus.characters(50), expected)
+    (corpus.folder / "characters-50.u16").unlink()
+    np.testing.assert_array_equal(corpus.characters(50), expected)
+    assert not list(corpus.folder.glob(".*"))
 
 
 def flip_bit(path: Path) -> None:

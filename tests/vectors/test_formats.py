@@ -1,6 +1,7 @@
 """Vector file formats. Oracles: pyarrow, h5py and NumPy, which read the files without elmore."""
 
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -94,6 +95,47 @@ def test_file_contains_all_rows(
     for number in (-1, len(rows)):
         with pytest.raises(InputError, match=rf"has no row {number}"):
             read_vectors(path, number)
+
+
+@every_format
+def test_damaged_vectors_are_never_returned(tmp_path: Path, suffix: str) -> None:
+    """Oracle: the rows of the file before the damage."""
+    form = VectorForm(2, 3, "float32")
+    rows = make_rows([["a", "b"], ["c"], ["a", "b", "c"], []], form)
+    path = write(tmp_path / f"v{suffix}", [rows[:2], rows[2:]], form)
+    original, rng = path.read_bytes(), random.Random(0)
+    refusals = 0
+    for _ in range(400):
+        damaged = bytearray(original)
+        damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
+        try:
+            actual = list(read_vectors(path))
+        except InputError:
+            refusals += 1
+        else:
+            assert_same_rows(actual, rows, form.dtype)
+    assert refusals > 20  # other bits are names or padding
+    path.write_bytes(b"")
+    with pytest.raises(InputError, match=r"or it is damaged \(.*\)$"):
+        list(read_vectors(path))
+
+
+@every_format
+def test_files_without_checksums_are_read(tmp_path: Path, suffix: str) -> None:
+    """Files of earlier versions, written here by pyarrow and h5py."""
+    form = VectorForm(None, 3, "float32")
+    rows = make_rows([["a", "b"], ["c"]], form)
+    path = write(tmp_path / f"v{suffix}", [rows], form)
+    if suffix == ".arrow":
+        with pa.ipc.new_file(path, form.schema) as writer:
+            writer.write_batch(to_batch(rows, form))
+    elif suffix == ".parquet":
+        pq.write_table(pa.Table.from_batches([to_batch(rows, form)]), path)
+    elif suffix == ".h5":
+        with h5py.File(path, "a") as file:
+            del file.attrs["elmore_crc32"]
+    assert_same_rows(list(read_vectors(path)), rows, form.dtype)
 
 
 @every_format

@@ -39,6 +39,7 @@ MODEL_TYPE = "elmo"
 
 Dtype = Literal["float32", "float16", "int8"]
 _SHARD, _SHARD_PATTERN = "model-{:05}-of-{:05}.safetensors", "model-?????-of-?????.safetensors"
+_MAX_TENSORS = 4000  # the largest configuration has fewer; reading time grows with the square
 _SCALE = "_scale"
 _RENAMED = {"step": "weight_scale"}  # in the softmax of the first English model
 
@@ -257,13 +258,17 @@ def _open_tensors(path: Path) -> Iterator[tuple[str, Callable[[], Tensor]]]:
             return file.get_tensor(name)
 
     with _open(path) as file:
-        for name in file.keys():  # noqa: SIM118 - not a dict
-            yield _RENAMED.get(name, name), partial(read, name)
+        names = list(file.keys())
+    if len(names) > _MAX_TENSORS:
+        raise InputError(f"{path} has {len(names):,} tensors; no model has that many")
+    for name in names:
+        yield _RENAMED.get(name, name), partial(read, name)
 
 
 @contextmanager
 def _open(path: Path) -> Iterator[Any]:
     try:
+        path.open("rb").close()  # safetensors calls a file without read permission missing
         with safe_open(path, "pt") as file:
             yield file
     except SafetensorError as error:

@@ -160,7 +160,8 @@ def _extracted(path: Path) -> Iterator[Path]:
         except _ARCHIVE_ERRORS as error:
             if isinstance(error, OSError) and error.errno:  # a full disk, for example
                 raise
-            raise InputError(f"{path} is not a readable archive ({error})") from error
+            reason = " ".join(str(error).split())  # tarfile has one line per compression method
+            raise InputError(f"{path} is not a readable archive ({reason})") from error
         try:
             yield Path(folder)
         except InputError as error:  # name the member of the archive instead of a temporary file

@@ -1,7 +1,6 @@
 """`elmore embed`: contextual vectors for a file of sentences."""
 
 import json
-import sys
 from dataclasses import asdict
 from typing import Annotated, Literal
 
@@ -45,6 +44,7 @@ def embed(
             does. Slower.
     """
     from elmore.progress import with_progress
+    from elmore.training.interruption import InterruptedRunError
     from elmore.vectors.embed_file import embed_file
 
     try:
@@ -60,10 +60,9 @@ def embed(
             overwrite=overwrite,
             progress=with_progress,
         )
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         hint = "" if carry_state else "; run the same command with --resume to continue"
-        print(f"elmore: interrupted{hint}", file=sys.stderr)
-        raise
+        raise InterruptedRunError(f"interrupted{hint}") from error
     if json_output:
         print(json.dumps(result._asdict() | {"file": str(result.file)}))
         return

@@ -365,12 +365,12 @@ def _finish(
     trained: TrainedTask, folder: RunFolder, summary: dict[str, Any], report: Report
 ) -> None:
     """Write the trained task, the plot and the summary; task.json comes last."""
-    trained.save_model(folder.path)
+    content_hash = trained.save_model(folder.path)
     try:
         if records := folder.read_metrics("epoch"):  # lost if somebody deleted metrics.jsonl
             plot_task(records, folder.path / _PLOT, trained.task.score_name)
     except (InputError, MissingExtraError) as error:
         report({"note": f"no plot of the learning curves: {error}"})
     write_json(folder.path / _SUMMARY, summary)
-    write_json(folder.path / TASK, {**summary, "labels": trained.labels})
+    write_json(folder.path / TASK, {**summary, "labels": trained.labels, "hash": content_hash})
     folder.finish(keep_checkpoints=summary["cut_short"])

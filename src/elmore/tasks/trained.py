@@ -8,7 +8,7 @@ DIR/bilm/                the biLM, if it was fine-tuned for the task
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 
 from elmore.atomic import atomic_file
 from elmore.checkpoint.directory import save_tensors
+from elmore.checkpoint.hash import hash_json, hash_weights
 from elmore.checkpoint.pretrained import find_model
 from elmore.embedder import Embedder, find_device
 from elmore.embedder import load as load_embedder
@@ -41,7 +42,7 @@ from elmore.text.tokenize import (
     get_tokenizer,
 )
 from elmore.training.run_folder import RunFolder
-from elmore.training.settings import read_settings
+from elmore.training.settings import read_settings, read_toml
 
 TASK, WORDS, WEIGHTS = "task.json", "words.json", "model.safetensors"
 _FROZEN_VECTORS = "words.table.known"
@@ -220,8 +221,8 @@ class TrainedTask(NamedTuple):
             **{name: table for name, table in tables.items() if table},
         }
 
-    def save_model(self, folder: Path) -> None:
-        """Write the words and the weights."""
+    def save_model(self, folder: Path) -> str:
+        """Write the words and the weights; return the hash of the trained task, for task.json."""
         index = self.encode.index
         with atomic_file(folder / WORDS) as temporary:
             words = {"new": index.new, "known": index.known}
@@ -229,6 +230,7 @@ class TrainedTask(NamedTuple):
         weights = {**self.model.state_dict(), _FROZEN_VECTORS: self.model.words.table.known}
         weights = {name: x.detach().cpu().contiguous() for name, x in weights.items()}
         save_tensors(weights, folder / WEIGHTS)
+        return _hash(folder, self.labels, index, weights)
 
 
 def _is_example(value: object) -> bool:
@@ -267,7 +269,7 @@ def load(
     index = WordIndex(words.new, words.known)
     try:
         weights = load_file(folder / WEIGHTS)
-        vectors = weights.pop(_FROZEN_VECTORS).numpy()
+        frozen = weights.pop(_FROZEN_VECTORS)
     except (SafetensorError, FileNotFoundError, KeyError) as error:
         raise InputError(f"{folder / WEIGHTS} is missing or damaged ({error})") from error
     finetuned = str(folder / FOLDER) if config.elmo.finetune else None
@@ -285,12 +287,20 @@ def load(
             f"its weights was {expected}, not {embedder.weights_hash}. Load the task with the biLM "
             "it was trained with."
         )
+    vectors = frozen.numpy()
     if len(vectors) != len(words.known):
         raise InputError(
             f"{folder} is damaged: {WORDS} has {len(words.known)} words with frozen vectors, "
             f"{WEIGHTS} has {len(vectors)}"
         )
     known, labels = WordVectors(index.known, vectors), facts["labels"]
+    actual_hash = _hash(folder, labels, index, {**weights, _FROZEN_VECTORS: frozen})
+    if facts.get("hash") not in (None, actual_hash):
+        raise InputError(
+            f"{folder} is damaged: settings, labels ({TASK}), words ({WORDS}) or weights "
+            f"({WEIGHTS}) differ from those that elmore wrote. Copy the folder again, or train "
+            f"again. If you changed the settings yourself, delete hash from {TASK}."
+        )
     try:
         trained = assemble(task, config, index, known, labels, embedder, find_device(device))
     except KeyError as error:
@@ -315,6 +325,15 @@ class _SavedWords:
 
     new: tuple[str, ...]
     known: tuple[str, ...]
+
+
+def _hash(
+    folder: Path, labels: Labels, index: WordIndex, weights: Mapping[str, torch.Tensor]
+) -> str:
+    """Return a hash of what predictions depend on, except the biLM, which has its own."""
+    settings = read_toml(RunFolder(folder, TASK).settings)
+    settings.get("elmo", {}).pop("model", None)  # the biLM may move
+    return hash_json([settings, labels, [index.new, index.known], hash_weights(weights)])
 
 
 def _read_facts(path: Path) -> dict[str, Any]:

@@ -150,15 +150,22 @@ class Corpus:
         """Return the character ids of all words, memory-mapped from a file written on first use."""
         path = self.folder / f"characters-{width}.u16"
         checksum = path.with_suffix(".crc32")
-        if not checksum.exists() or checksum.read_text() != _crc32(path):
-            words = self.words()
-            with atomic_file(path) as temporary, temporary.open("wb") as file:
-                for start in range(0, len(words), _WORDS_PER_CHUNK):
-                    ids = encode_words(words[start : start + _WORDS_PER_CHUNK], width)
-                    file.write(ids.numpy().astype(np.uint16).data)
-            with atomic_file(checksum) as temporary:
-                temporary.write_text(_crc32(path))
+        if not _is_intact(path, checksum):
+            with FileLock(_lock_file(self.folder)):
+                if not _is_intact(path, checksum):  # another process may have written it
+                    remove_leftovers(path)
+                    remove_leftovers(checksum)
+                    self._write_characters(path, width)
+                    with atomic_file(checksum) as temporary:
+                        temporary.write_text(_crc32(path))
         return np.memmap(path, np.uint16, "r").reshape(-1, width)
+
+    def _write_characters(self, path: Path, width: int) -> None:
+        words = self.words()
+        with atomic_file(path) as temporary, temporary.open("wb") as file:
+            for start in range(0, len(words), _WORDS_PER_CHUNK):
+                ids = encode_words(words[start : start + _WORDS_PER_CHUNK], width)
+                file.write(ids.numpy().astype(np.uint16).data)
 
     def vocabulary(self, *, max_size: int, min_count: int) -> Vocabulary:
         """Return up to `max_size` of the words that occur at least `min_count` times."""
@@ -197,13 +204,18 @@ def encode_corpus(
     folder = cache / _fingerprint(files, config)
     if not folder.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        with FileLock(cache / f"{folder.name}.lock"):
+        with FileLock(_lock_file(folder)):
             if not folder.exists():  # another process may have encoded it in the meantime
                 remove_leftovers(folder)
                 with atomic_folder(folder) as temporary:
                     chunks = _encode_files(files, config, workers or os.cpu_count() or 1)
                     _write(temporary, progress(chunks), files)
     return Corpus(folder)
+
+
+def _lock_file(folder: Path) -> Path:
+    """Return the file that a process locks while it writes an encoded corpus."""
+    return folder.with_name(f"{folder.name}.lock")
 
 
 def _fingerprint(files: Sequence[Path], config: TextConfig) -> str:
@@ -303,6 +315,11 @@ def _write(folder: Path, chunks: Iterable[_Chunk], files: Sequence[Path]) -> Non
 def _checksums(folder: Path) -> str:
     """Return the checksums of the files of a corpus, one per line."""
     return "".join(f"{_crc32(folder / name)} {name}\n" for name in _FILES)
+
+
+def _is_intact(path: Path, checksum: Path) -> bool:
+    """Whether a file exists with the checksum that is stored next to it."""
+    return path.exists() and checksum.exists() and checksum.read_bytes() == _crc32(path).encode()
 
 
 def _crc32(path: Path) -> str:

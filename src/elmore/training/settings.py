@@ -35,7 +35,7 @@ def read_settings(
     """
     values: dict[str, Any] = {} if base is None else asdict(base)  # type: ignore[call-overload]
     if recipe:
-        _merge(values, _read_toml(recipe))
+        _merge(values, read_toml(recipe))
     for name, section in (sections or {}).items():
         values[name] = dict(section)
     for change in changes:
@@ -52,7 +52,8 @@ def _merge(values: dict[str, Any], updates: Mapping[str, Any]) -> None:
             values[name] = value
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file; raise `InputError` if it is not one."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -2,16 +2,20 @@
 
 A writer takes record batches one at a time, and its memory does not grow with their number. What a
 run records under `RECORD` in the metadata of the schema is stored in the file, for `read_record`.
+Checksums of the rows are stored, too, and verified by `read_vectors`.
 """
 
 import json
 import shutil
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+import zlib
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import FileIO
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
+from tokenize import TokenError
 from typing import IO, TYPE_CHECKING, Any, overload
 
 import h5py
@@ -32,6 +36,20 @@ WriteBatches = Callable[[Path, pa.Schema, Batches], None]
 
 RECORD = "elmore"
 """Name of the record of a run in schemas and HDF5 files. An .npz file has it as its comment."""
+_CRC32S = "elmore_crc32"  # attribute of HDF5 files: the checksums of the rows
+_READ_ERRORS = (
+    ValueError,
+    KeyError,
+    IndexError,
+    TypeError,
+    EOFError,
+    OSError,
+    RuntimeError,  # of h5py, and of encrypted members of a .npz file
+    pa.ArrowException,
+    zipfile.BadZipFile,
+    zlib.error,
+    TokenError,  # of NumPy, for the header of an array
+)
 _LONGEST_STRING = 2**31 - 1  # of numpy 1, and so of a dataset that h5py can read
 
 
@@ -39,13 +57,27 @@ def write_arrow(path: Path, schema: pa.Schema, batches: Batches) -> None:
     """Write the Arrow IPC file format."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
         for batch in batches:
-            writer.write_batch(batch)
+            writer.write_batch(batch, {"crc32": f"{batch_crc32(batch, {})}"})
+
+
+def batch_crc32(batch: pa.RecordBatch, metadata: Mapping[str, str]) -> int:
+    """Return a checksum of the values of a record batch, their types, and its metadata."""
+    crc32 = zlib.crc32(json.dumps([metadata, str(batch.schema.types)], sort_keys=True).encode())
+    for column in batch.columns:
+        for buffer in filter(None, column.buffers()):
+            crc32 = zlib.crc32(buffer, crc32)
+    return crc32
 
 
 def write_parquet(path: Path, schema: pa.Schema, batches: Batches) -> None:
     """Write one row group per batch, uncompressed because vectors hardly compress."""
     with pq.ParquetWriter(
-        path, schema, compression="none", use_dictionary=False, write_statistics=False
+        path,
+        schema,
+        compression="none",
+        use_dictionary=False,
+        write_statistics=False,
+        write_page_checksum=True,
     ) as writer:
         for batch in batches:
             writer.write_batch(batch)
@@ -64,7 +96,7 @@ def write_hdf5(path: Path, schema: pa.Schema, batches: Batches) -> None:
     ):
         # The names in an older group are one block in memory, which grows with every dataset.
         with h5py.File(disk, "w", libver=("v108", "v108")) as file:
-            separator = "{"
+            separator, crc32s = "{", array("I")
             for batch in batches:
                 handle_signals()
                 for row in from_batch(batch):
@@ -72,14 +104,21 @@ def write_hdf5(path: Path, schema: pa.Schema, batches: Batches) -> None:
                     _add_dataset(file, str(row.id), row.vectors)
                     # As in AllenNLP, the last of equal sentences counts: JSON parsers keep that
                     # one.
-                    entry = f'{separator}{json.dumps(" ".join(row.tokens))}: "{row.id}"'
+                    sentence = " ".join(row.tokens)
+                    entry = f'{separator}{json.dumps(sentence)}: "{row.id}"'
                     index.write(entry.encode())
                     separator = ", "
+                    crc32s.append(_row_crc32(sentence, row.vectors))
             index.write(b"}" if index.tell() else b"{}")
             _add_index(file, disk, index)
             if record := _record(schema):
                 file.attrs[RECORD] = record.decode()
+            file.attrs[_CRC32S] = np.frombuffer(crc32s, np.uint32)
         disk.check()
+
+
+def _row_crc32(sentence: str, vectors: np.ndarray) -> int:
+    return zlib.crc32(np.ascontiguousarray(vectors).data, zlib.crc32(sentence.encode()))
 
 
 def _add_dataset(file: h5py.File, name: str, vectors: np.ndarray) -> None:
@@ -222,7 +261,7 @@ def read_vectors(path: Path | str, row: int | None = None) -> Iterator[VectorRow
         row: Return only this sentence: its line number, from 0, which is also its id.
 
     Raises:
-        InputError: If the file is not a file of vectors, or has no such row.
+        InputError: If the file is not a file of vectors, is damaged, or has no such row.
     """
     path = Path(path)
     if path.suffix not in _READERS:
@@ -239,12 +278,15 @@ def _read_rows(path: Path, row: int | None) -> Iterator[VectorRow]:
         yield from _READERS[path.suffix](path, row)
     except FileNotFoundError:
         raise
-    except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is not a {path.suffix} file of vectors ({error})") from error
+    except _READ_ERRORS as error:
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"{path} is not a {path.suffix} file of vectors, or it is damaged ({reason})"
+        ) from error
 
 
 def _read_parquet(path: Path, row: int | None) -> Iterator[VectorRow]:
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
         sizes = (file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
         yield from _select(sizes, lambda i: file.read_row_group(i).to_batches(), row)
 
@@ -252,7 +294,17 @@ def _read_parquet(path: Path, row: int | None) -> Iterator[VectorRow]:
 def _read_arrow(path: Path, row: int | None) -> Iterator[VectorRow]:
     with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as file:
         sizes = (file.get_batch(i).num_rows for i in range(file.num_record_batches))
-        yield from _select(sizes, lambda i: [file.get_batch(i)], row)
+        yield from _select(sizes, lambda i: [_read_arrow_batch(file, i)], row)
+
+
+def _read_arrow_batch(file: pa.RecordBatchFileReader, number: int) -> pa.RecordBatch:
+    batch, custom = file.get_batch_with_custom_metadata(number)
+    metadata = {key.decode(): value.decode() for key, value in (custom or {}).items()}
+    crc32 = metadata.pop("crc32", None)  # not in resumed files of older versions
+    batch.validate(full=True)  # lengths, for example, are not part of the checksum
+    if crc32 not in (None, f"{batch_crc32(batch, metadata)}"):
+        raise ValueError(f"the checksum of record batch {number} does not match")
+    return batch
 
 
 def _select(
@@ -269,11 +321,12 @@ def _select(
 
 
 def _read_npz(path: Path, row: int | None) -> Iterator[VectorRow]:
-    with np.load(path) as file:
-        names = file.files if row is None else {f"{row}"}.intersection(file.files)
-        for name in names:
-            if not name.endswith(".tokens"):
-                yield VectorRow(int(name), json.loads(str(file[f"{name}.tokens"])), file[name])
+    with path.open("rb") as raw, np.load(raw) as file:  # np.load leaves damaged files open
+        names = [name for name in file.files if not name.endswith(".tokens")]
+        if {*file.files} != {f"{i}{part}" for i in range(len(names)) for part in ("", ".tokens")}:
+            raise ValueError("arrays are missing")
+        for name in names if row is None else {f"{row}"}.intersection(names):
+            yield VectorRow(int(name), json.loads(str(file[f"{name}.tokens"])), file[name])
 
 
 def _read_hdf5(path: Path, row: int | None) -> Iterator[VectorRow]:
@@ -282,9 +335,14 @@ def _read_hdf5(path: Path, row: int | None) -> Iterator[VectorRow]:
         index = json.loads(file["sentence_to_index"][0], object_pairs_hook=list)
         sentences = {int(number): sentence for sentence, number in index}
         ids = sorted(int(name) for name in file if name != "sentence_to_index")
+        crc32s = file.attrs.get(_CRC32S)  # not in files of older versions
+        expected = {} if crc32s is None else dict(zip(ids, crc32s.tolist(), strict=True))
         for number in ids if row is None else {row}.intersection(ids):
-            tokens = sentences.get(number, "").split(" ")
-            yield VectorRow(number, tokens if tokens != [""] else [], file[f"{number}"][...])
+            sentence, vectors = sentences.get(number, ""), file[f"{number}"][...]
+            crc32 = expected.get(number)
+            if crc32 not in (None, _row_crc32(sentence, vectors)):
+                raise ValueError(f"the checksum of row {number} does not match")
+            yield VectorRow(number, sentence.split(" ") if sentence else [], vectors)
 
 
 _READERS = {

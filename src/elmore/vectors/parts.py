@@ -25,7 +25,7 @@ import pyarrow as pa
 from elmore.atomic import atomic_file, lock, naming, refuse_existing, remove_leftovers_in
 from elmore.errors import InputError
 from elmore.schema import read_json
-from elmore.vectors.formats import FORMATS, RECORD, read_record
+from elmore.vectors.formats import FORMATS, RECORD, batch_crc32, read_record
 from elmore.vectors.rows import VectorForm, VectorRow, to_batch
 from elmore.vectors.signals import deferred_signals
 
@@ -270,20 +270,11 @@ class _Run:
         for part in self._parts():
             with pa.OSFile(str(part)) as source:
                 for batch, metadata in _complete_batches(source, self._form.schema):
-                    intact = metadata.pop("crc32", "") == f"{_crc32(batch, metadata)}"
+                    intact = metadata.pop("crc32", "") == f"{batch_crc32(batch, metadata)}"
                     if not intact or metadata["run"] != run or batch["id"][0].as_py() != rows:
                         break
                     rows += batch.num_rows
                     yield part, batch, Saved(*json.loads(metadata["saved"]))
-
-
-def _crc32(batch: pa.RecordBatch, metadata: Mapping[str, str]) -> int:
-    """Return a checksum of the values of a record batch and its metadata."""
-    crc32 = zlib.crc32(json.dumps(metadata, sort_keys=True).encode())
-    for column in batch.columns:
-        for buffer in filter(None, column.buffers()):
-            crc32 = zlib.crc32(buffer, crc32)
-    return crc32
 
 
 def _complete_batches(
@@ -356,7 +347,7 @@ class _BackgroundWriter:
                 self._queue[0][1].done() or self._queued_bytes + batch.nbytes > QUEUE_BYTES
             ):
                 self._wait()
-            crc32 = self._checksum_thread.submit(_crc32, batch, metadata)
+            crc32 = self._checksum_thread.submit(batch_crc32, batch, metadata)
             written = self._thread.submit(self._append, batch, crc32, metadata)
             self._queue.append((batch.nbytes, written))
             self._queued_bytes += batch.nbytes
