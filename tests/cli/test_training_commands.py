@@ -34,7 +34,9 @@ def test_pretrain_perplexity_finetune_and_convert(run, text: Path) -> None:
     result = run("pretrain", "a.txt", "b.txt", "-o", "base", "--size", "tiny", *COMMON)
     assert result.code == 0, result.err
     assert "step 5 (100%)" in result.out
-    assert "held-out perplexity" in result.out.splitlines()[-1]
+    last = result.out.splitlines()[-1]
+    assert "held-out perplexity" in last
+    assert "0.0% unknown words" in last  # all words of the text are in the vocabulary
     measured = json.loads(run("perplexity", "base", "a.txt", "--device", "cpu", "--json").out)
     assert measured["tokens"] == 5 * (8 + 4 + 5 + 5)  # words and sentence ends
     assert measured["average"] == pytest.approx((measured["forward"] + measured["backward"]) / 2)

@@ -109,7 +109,12 @@ def pretrain(
         print(json.dumps(summary))
     elif summary:
         heldout = summary["heldout"]
-        quality = f"held-out perplexity {heldout['average']:.2f}, " if heldout else ""
+        quality = (
+            f"held-out perplexity {heldout['average']:.2f} with {heldout['unknown']:.1%} unknown "
+            "words, "
+            if heldout
+            else ""
+        )
         print(
             f"{quality}{summary['tokens']:,} tokens in {summary['seconds']:.0f} s "
             f"({summary['tokens_per_second']:,.0f} tokens/s) -> {output}"
