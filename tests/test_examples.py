@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from elmore.embedder import Embedder
-from elmore.vectors.formats import read_vectors
+from elmore.vectors.read import read_vectors
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 COLUMN = 50  # offset of the second column

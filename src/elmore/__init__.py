@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from elmore.text.characters import encode_sentences as encode_sentences
     from elmore.text.tokenize import tokenize as tokenize
     from elmore.vectors.embed_file import embed_file as embed_file
-    from elmore.vectors.formats import read_vectors as read_vectors
+    from elmore.vectors.read import read_vectors as read_vectors
 
 __version__ = "0.1.0"
 
@@ -43,7 +43,7 @@ _MODULES = {
     "load": "elmore.embedder",
     "max_pool": "elmore.mix",
     "mean_pool": "elmore.mix",
-    "read_vectors": "elmore.vectors.formats",
+    "read_vectors": "elmore.vectors.read",
     "tasks": "elmore.tasks",
     "tokenize": "elmore.text.tokenize",
 }

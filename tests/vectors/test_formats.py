@@ -23,11 +23,11 @@ from elmore.errors import InputError
 from elmore.vectors.formats import (
     FORMATS,
     _HDF5File,
-    read_vectors,
     write_arrow,
     write_hdf5,
     write_parquet,
 )
+from elmore.vectors.read import read_vectors
 from elmore.vectors.rows import VectorForm, VectorRow, to_batch
 from tests.vectors.test_rows import FORMS, SENTENCES, assert_same_rows, make_rows, values_of
 

@@ -25,7 +25,8 @@ import pyarrow as pa
 from elmore.atomic import atomic_file, lock, naming, refuse_existing, remove_leftovers_in
 from elmore.errors import InputError
 from elmore.schema import read_json
-from elmore.vectors.formats import FORMATS, RECORD, batch_crc32, read_record
+from elmore.vectors.formats import FORMATS, RECORD, batch_crc32
+from elmore.vectors.read import read_record
 from elmore.vectors.rows import VectorForm, VectorRow, to_batch
 from elmore.vectors.signals import deferred_signals
 
