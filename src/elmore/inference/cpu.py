@@ -22,7 +22,8 @@ from torch import Tensor, nn
 
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 from elmore.bilm.model import BiLM, BiLMState
-from elmore.inference.engine import Engine
+from elmore.inference.directions import run_directions
+from elmore.inference.engine import Engine, without_autograd
 from elmore.inference.packed import PackedInt8, PackedLinear, can_pack, int8_supported, pack_layers
 from elmore.inference.reference import encode_by_length
 
@@ -85,17 +86,22 @@ class CpuEngine(Engine):
         x = table[rows]
         layers = x.new_empty(L + 1, len(x), 2 * D)
         torch.cat([x, x], dim=1, out=layers[0])
-        after: BiLMState = []
-        for d, stack in enumerate((self._forward, self._backward)):
-            by_step = _order_by_step(lengths, by_length, counts, backward=d == 1)
-            y = x[by_step]
-            for j, lstm in enumerate(stack):
-                # Equal words have equal inputs only in the first layer.
-                h, last = lstm(y, counts, before[d * L + j], None if j else rows[by_step])
-                y = h + y if self.config.residual and j > 0 else h
-                layers[j + 1, :, d * D : (d + 1) * D].index_copy_(0, by_step, y)
-                after.append(_reorder(last, inverse))
-        return layers, after
+
+        def run_direction(d: int) -> BiLMState:
+            with without_autograd(self.device):  # worker threads have modes of their own
+                by_step = _order_by_step(lengths, by_length, counts, backward=d == 1)
+                y = x[by_step]
+                after = []
+                for j, lstm in enumerate(self._backward if d else self._forward):
+                    # Equal words have equal inputs only in the first layer.
+                    h, last = lstm(y, counts, before[d * L + j], None if j else rows[by_step])
+                    y = h + y if self.config.residual and j > 0 else h
+                    layers[j + 1, :, d * D : (d + 1) * D].index_copy_(0, by_step, y)
+                    after.append(_reorder(last, inverse))
+                return after
+
+        forward, backward = run_directions(run_direction)
+        return layers, forward + backward
 
 
 def _pack_stack(lstms: nn.ModuleList, int8: bool) -> list["PackedLSTM"]:
