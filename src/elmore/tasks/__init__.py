@@ -58,6 +58,12 @@ def _srl() -> "Task[Any, Any, Any]":
     return Srl()
 
 
+def _tag() -> "Task[Any, Any, Any]":
+    from elmore.tasks.tag.task import Tag
+
+    return Tag()
+
+
 TASKS: "dict[str, Callable[[], Task[Any, Any, Any]]]" = {
     "coref": _coref,
     "entailment": _entailment,
@@ -65,6 +71,7 @@ TASKS: "dict[str, Callable[[], Task[Any, Any, Any]]]" = {
     "qa": _qa,
     "sentiment": _sentiment,
     "srl": _srl,
+    "tag": _tag,
 }
 """The tasks by name. Values import torch when called, so that listing the names is fast."""
 

@@ -3,7 +3,6 @@
 B examples, K classes.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, Protocol, TypeVar
@@ -13,8 +12,8 @@ from jaxtyping import Float, Int
 from rich.markup import escape
 from torch import Tensor
 
+from elmore.tasks.scores import confusion_matrix, scores_by_label
 from elmore.tasks.show import color_of
-from elmore.tasks.spans import scores_by_label
 from elmore.tasks.task import Batch, Task
 from elmore.transfer import to_device
 
@@ -86,10 +85,11 @@ class ClassificationTask(Task[Example, Batch, ClassProbabilities]):
         The classes are in the order of the probabilities, followed by those that only examples
         have.
         """
-        gold = [example.label for example in examples]
-        pairs = Counter(zip(gold, map(most_probable, predictions), strict=True))
-        classes = dict.fromkeys([*chain(*predictions[:1]), *sorted(gold)])
-        return {name: {other: pairs[name, other] for other in classes} for name in classes}
+        return confusion_matrix(
+            (example.label for example in examples),
+            map(most_probable, predictions),
+            order=list(chain(*predictions[:1])),
+        )
 
 
 def class_as_json(probabilities: ClassProbabilities) -> dict[str, Any]:
