@@ -1,4 +1,4 @@
-"""(5) Vectors to answers: the paper's six tasks, with and without ELMo.
+"""(5) Vectors to answers: the paper's six tasks and two general ones, with and without ELMo.
 
 from elmore.tasks import load, train_task
 
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from elmore.tasks.trained import TrainedTask as TrainedTask
     from elmore.tasks.trained import load as load
     from elmore.tasks.trained import load_task as load_task
+
+
+def _classify() -> "Task[Any, Any, Any]":
+    from elmore.tasks.classify.task import Classify
+
+    return Classify()
 
 
 def _coref() -> "Task[Any, Any, Any]":
@@ -65,6 +71,7 @@ def _tag() -> "Task[Any, Any, Any]":
 
 
 TASKS: "dict[str, Callable[[], Task[Any, Any, Any]]]" = {
+    "classify": _classify,
     "coref": _coref,
     "entailment": _entailment,
     "ner": _ner,

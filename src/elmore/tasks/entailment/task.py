@@ -60,6 +60,10 @@ class Entailment(ClassificationTask[EntailmentExample, EntailmentBatch]):
             "counts": [str(count) for _, count in counts],
         }
 
+    def gold_labels(self, example: EntailmentExample) -> list[str]:
+        """Return the relation."""
+        return [example.label]
+
     def build(self, config: EntailmentConfig, words: Words, labels: Labels) -> ESIM:
         """Return the network."""
         balanced = config.data.class_weights == "balanced"
