@@ -140,7 +140,7 @@ def test_scores() -> None:
     assert task.confusion_matrix(gold, predicted)["Y"] == {"X": 1, "Y": 1, "Z": 0}
 
 
-def test_learns_and_reloads(conllu: Path, model: Path, tmp_path: Path) -> None:
+def test_learns_and_reloads(run, conllu: Path, model: Path, tmp_path: Path) -> None:
     """The tag of "can" depends on the words around it."""
     changes = [*SMALL, "elmo.place=both", f"elmo.model={model}"]
     summary = train_task(
@@ -158,11 +158,18 @@ def test_learns_and_reloads(conllu: Path, model: Path, tmp_path: Path) -> None:
     trained = load_task(tmp_path / "run", device="cpu")
     assert trained.evaluate(conllu) == {"accuracy": 1.0}
     actual = trained("They can't can a can.")
-    assert json.loads(json.dumps(actual)).keys() == actual.keys()
+    assert json.loads(json.dumps(actual)) == actual
     assert actual["tokens"] == read_tags(conllu)[0].tokens
     assert actual["tags"] == read_tags(conllu)[0].tags
     assert [actual["text"][start:end] for start, end in actual["offsets"]] == actual["tokens"]
     assert all(0 < p <= 1 for p in actual["probabilities"])
+    for command in (("predict", "--format", "task"), ("evaluate", "--json")):
+        exact, rounded = (
+            run(*command, tmp_path / "run", conllu, "--precision", precision, "--device", "cpu")
+            for precision in ("fp32", "int8")
+        )
+        assert exact.code == rounded.code == 0
+        assert (exact.out == rounded.out) == (command[0] == "evaluate")
 
 
 def test_commands(run, conllu: Path, tmp_path: Path) -> None:

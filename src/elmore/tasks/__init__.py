@@ -7,8 +7,10 @@ ner = load("runs/ner")
 ner("Ada Lovelace lived in London.")
 """
 
+import sys
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elmore.errors import InputError
@@ -95,12 +97,37 @@ _MODULES = {
 def get_task(name: str) -> "Task[Any, Any, Any]":
     """Return the task with this name.
 
+    Args:
+        name: A name in `TASKS`, or `module:name` for a task of your own: an object or a class in a
+            module that is installed or in the working directory.
+
     Raises:
-        InputError: If no task has this name.
+        InputError: If there is no such task.
     """
+    if ":" in name:
+        return _import_task(name)
     if name not in TASKS:
-        raise InputError(f"unknown task {name!r}; expected one of {', '.join(TASKS)}")
+        raise InputError(
+            f"unknown task {name!r}; expected one of {', '.join(TASKS)}, or module:name for a task "
+            "of your own"
+        )
     return TASKS[name]()
+
+
+def _import_task(path: str) -> "Task[Any, Any, Any]":
+    from elmore.tasks.task import Task
+
+    module, _, name = path.partition(":")
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.append(folder)
+    try:
+        task = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(f"cannot import the task {path}: {error}") from error
+    task = task() if isinstance(task, type) else task
+    if not isinstance(task, Task):
+        raise InputError(f"{path} is {type(task).__name__}; expected an elmore.tasks.task.Task")
+    return task
 
 
 def __getattr__(name: str) -> Any:

@@ -50,6 +50,9 @@ class Task(ABC, Generic[Example, Batch, Prediction]):
     score_name: ClassVar[str]
     """The score that selects the best weights."""
 
+    inputs: ClassVar[tuple[str, ...]] = ("text",)
+    """Names of the texts of an example."""
+
     has_own_tokenizer: ClassVar[bool] = False
     """Whether `parse` ignores its tokenizer, because the task has one of its own."""
 
@@ -132,6 +135,13 @@ class Task(ABC, Generic[Example, Batch, Prediction]):
         Raises:
             InputError: If the line does not have the expected format.
         """
+
+    def parse_texts(self, texts: Sequence[str], tokenize: Tokenizer) -> Example:
+        """Parse an unlabeled example from its texts, one for each of `inputs`.
+
+        A task with more than one text overrides this.
+        """
+        return self.parse(texts[0], tokenize)
 
     @abstractmethod
     def show(self, example: Example, prediction: Prediction) -> str:

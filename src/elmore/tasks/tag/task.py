@@ -101,7 +101,7 @@ class Tag(TextTask[TagExample, TagBatch, Tags]):
         return {
             "text": text,
             "tokens": example.tokens,
-            "offsets": token_offsets(text, example.tokens),
+            "offsets": list(map(list, token_offsets(text, example.tokens))),
             "tags": [tag for tag, _ in prediction],
             "probabilities": [probability for _, probability in prediction],
         }
