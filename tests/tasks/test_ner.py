@@ -465,6 +465,7 @@ def test_scores_of_each_label(run, conll: Path, trained: TrainedTask) -> None:
         "LOC": {**perfect, "support": 4},
         "PER": {**perfect, "support": 3},
     }
+    assert report["confusion"] == {"LOC": {"LOC": 4, "PER": 0}, "PER": {"LOC": 0, "PER": 3}}
     lines = run("evaluate", "ner", conll).out.splitlines()
     assert lines[0] == "f1 100.00  precision 100.00  recall 100.00"
     assert lines[2].split() == ["precision", "recall", "f1", "support"]

@@ -83,6 +83,7 @@ def test_reads_other_columns(tmp_path: Path) -> None:
         ("a\tX\nb\t\n", None, "line 2: expected a word"),
         (CONLLU.replace("\ta\ta\t", "\ta\t"), None, "line 8: .* nine more columns .* got '5 a DET"),
         (CONLLU.replace("7\t.", "x\t."), None, "line 11: expected a word id"),
+        (CONLLU.replace("\tNUM", "\t_"), None, "line 15: '10 000' has no upos tag; try xpos"),
     ],
 )
 def test_errors_name_the_line(tmp_path: Path, text: str, column: int | None, message: str) -> None:

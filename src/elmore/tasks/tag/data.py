@@ -44,7 +44,7 @@ def read_tags(
 
     Raises:
         InputError: If a line has no word or no tag, or a name is given for a column of a file that
-            is not CoNLL-U.
+            is not CoNLL-U. In `upos` and `xpos`, `_` means that there is no tag.
     """
     sentences = list(read_sentences(path))
     is_conllu = _is_conllu(sentences)
@@ -53,11 +53,13 @@ def read_tags(
     if column is None and is_conllu:
         column = "upos"
     if isinstance(column, str):
-        if sentences and not is_conllu:
+        if not is_conllu:
             raise InputError(
                 f"{path}: the column {column!r} exists in CoNLL-U files only, which have ten "
                 "columns; give the number of the column, counted from 1"
             )
+        if column in ("upos", "xpos"):
+            _require_tags(path, sentences, column)
         column = CONLLU_COLUMNS.index(column) + 1
     word_column = word_column or (2 if is_conllu else 1)
     return [_read_sentence(path, rows, word_column, column) for rows in sentences]
@@ -65,8 +67,8 @@ def read_tags(
 
 def _is_conllu(sentences: Sequence[Sequence[Row]]) -> bool:
     words = (row.columns for rows in sentences for row in rows if not _is_comment(row))
-    columns = next(words, [])
-    return len(columns) == len(CONLLU_COLUMNS) and bool(_ID.fullmatch(columns[0]))
+    first = next(words, None)  # None if there are only comments
+    return first is None or (len(first) == len(CONLLU_COLUMNS) and bool(_ID.fullmatch(first[0])))
 
 
 def _is_comment(row: Row) -> bool:
@@ -82,6 +84,16 @@ def _conllu_words(path: Path, rows: Sequence[Row]) -> list[Row]:
                 f"tabs (CoNLL-U), got {' '.join(columns)!r:.60}"
             )
     return [row for row in rows if _WORD_ID.fullmatch(row.columns[0])]
+
+
+def _require_tags(path: Path, sentences: Sequence[Sequence[Row]], column: str) -> None:
+    for rows in sentences:
+        for number, columns in rows:
+            if columns[CONLLU_COLUMNS.index(column)] == "_":
+                other = "upos" if column == "xpos" else "xpos"
+                raise InputError(
+                    f"{path}, line {number}: {columns[1]!r} has no {column} tag; try {other}"
+                )
 
 
 def _read_sentence(
