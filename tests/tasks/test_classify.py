@@ -60,6 +60,14 @@ def test_names_of_columns_can_be_set(tmp_path: Path) -> None:
         read_examples(path, str.split, text_column="Comment", label_column="Subject")
 
 
+def test_header_without_one_of_the_columns_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text("rating\treview\n5\tIt works\n")
+    with pytest.raises(InputError, match=r"line 1: expected a header with columns for a label"):
+        read_examples(path, str.split)
+    assert [e.labels for e in read_examples(path, str.split, label_column="rating")] == [["5"]]
+
+
 def test_reads_several_labels(tmp_path: Path) -> None:
     table, lines = tmp_path / "x.tsv", tmp_path / "x.jsonl"
     table.write_text("a, b,a\tone\n\ttwo\nc\tthree\n")
@@ -77,11 +85,11 @@ def test_reads_several_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "line", "message"),
     [
-        ("x.tsv", "It works", "expected a header with columns for a label .* got 'It works'"),
-        ("x.tsv", "a\tb\tc", "expected a header"),
+        ("x.tsv", "It works", "expected a label, a tab and a text, or a header .* got 'It works'"),
+        ("x.tsv", "a\tb\tc", "expected a label, a tab"),
         ("x.tsv", "\tIt works", "expected a label, .* got ''"),
         ("x.csv", 'a,"b" c', "not CSV"),
-        ("x.csv", "a,b,c", "expected a header"),
+        ("x.csv", "a,b,c", "expected a label, a tab"),
         ("x.jsonl", '{"label": "a"', "not JSON"),
         ("x.jsonl", '{"label": "a", "txt": "b"}', "expected a JSON object with a label .* text"),
         ("x.jsonl", '{"label": "a", "text": ["b"]}', "expected a JSON object"),

@@ -146,6 +146,9 @@ class _Names(NamedTuple):
         return f"a label ({label}) and a text ({text})"
 
 
+_DEFAULT_NAMES = _Names(_LABEL_COLUMNS, _TEXT_COLUMNS)
+
+
 def _split_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
     try:
@@ -159,28 +162,33 @@ def _split_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
 def _read_table(
     path: Path, rows: Iterable[tuple[int, list[str]]], names: _Names
 ) -> Iterator[LabeledText]:
-    columns: list[int] = []
+    header: list[int] = []
     for i, (number, cells) in enumerate(rows):
-        if i == 0:
-            header = [cell.strip() for cell in cells]
-            header = [
-                name if name in (*names.label, *names.text) else name.lower() for name in header
-            ]
-            columns = [header.index(name) for name in names.find(header)]
-            if columns:
+        try:
+            if i == 0 and (header := _parse_header(cells, names)):
                 continue
-        if columns and len(cells) <= max(columns):
+            if header and len(cells) <= max(header):
+                raise InputError("expected the columns of the header")
+            if not header and len(cells) != 2:
+                raise InputError(
+                    f"expected a label, a tab and a text, or a header with columns for {names}"
+                )
+        except InputError as error:
             raise InputError(
-                f"{path}, line {number}: expected the columns of the header, got "
-                f"{' '.join(cells)!r:.60}"
-            )
-        if not columns and (len(cells) != 2 or names != _Names(_LABEL_COLUMNS, _TEXT_COLUMNS)):
-            raise InputError(
-                f"{path}, line {number}: expected a header with columns for {names}, or lines of a "
-                f"label, a tab and a text, got {' '.join(cells)!r:.60}"
-            )
-        label, text = (cells[column] for column in columns or (0, 1))
+                f"{path}, line {number}: {error}, got {' '.join(cells)!r:.60}"
+            ) from error
+        label, text = (cells[column] for column in header or (0, 1))
         yield LabeledText(number, label, text)
+
+
+def _parse_header(cells: Sequence[str], names: _Names) -> list[int]:
+    """Return the columns of label and text in a header, or nothing if it is not a header."""
+    known = {*names.label, *names.text}
+    header = [name if name in known else name.lower() for name in map(str.strip, cells)]
+    columns = [header.index(name) for name in names.find(header)]
+    if not columns and (names != _DEFAULT_NAMES or not known.isdisjoint(header)):
+        raise InputError(f"expected a header with columns for {names}")
+    return columns
 
 
 def _read_json_lines(
@@ -189,7 +197,7 @@ def _read_json_lines(
     for number, line in lines:
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path}, line {number}: not JSON ({error})") from error
         columns = names.find(row) if isinstance(row, dict) else []
         if not columns or not isinstance(row[columns[1]], str):
