@@ -95,6 +95,16 @@ def test_report_is_shown_as_tables() -> None:
     ]
 
 
+def test_columns_of_wide_characters_are_aligned() -> None:
+    """Oracle: a table by hand; a Hangul syllable is as wide as two Latin letters."""
+    report = {"confusion": {"긍정": {"긍정": 1, "x": 0}, "x": {"긍정": 0, "x": 12}}}
+    assert show_report(report).splitlines()[2:] == [
+        "gold \\ predicted  긍정   x",
+        "긍정                 1   0",
+        "x                    0  12",
+    ]
+
+
 def test_report_of_many_labels_shows_the_most_frequent_ones() -> None:
     labels = [f"{i:02}" for i in range(50)]
     scores = {"precision": 1.0, "recall": 1.0, "f1": 1.0}

@@ -4,14 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from rich.cells import cell_len
 from rich.markup import escape
 
 from elmore.tasks.spans import LabeledSpan
 
 _MAX_LABELS = 40
-"""Maximum number of labels, or of confusions, in a table."""
+"""Maximum number of labels in a table of scores."""
 _MAX_COLUMNS = 20
-"""Maximum number of labels in a confusion matrix that is shown as such."""
+"""Maximum number of labels in a confusion matrix, and of confusions in a list."""
 _COLORS = ("green", "yellow", "cyan", "magenta", "blue", "red")
 
 
@@ -93,7 +94,7 @@ def _confusion_table(matrix: Mapping[str, Mapping[str, int]]) -> str:
         if count and label != other
     ]
     errors.sort(key=lambda error: -error[0])
-    return _table({pair: {"count": n} for n, pair in errors[:_MAX_LABELS]}, "gold \\ predicted")
+    return _table({pair: {"count": n} for n, pair in errors[:_MAX_COLUMNS]}, "gold \\ predicted")
 
 
 def _table(rows: Mapping[str, Mapping[str, float]], corner: str = "") -> str:
@@ -105,7 +106,12 @@ def _table(rows: Mapping[str, Mapping[str, float]], corner: str = "") -> str:
     for name, row in rows.items():
         numbers = (row[column] for column in columns)
         cells.append([name, *(str(n) if isinstance(n, int) else f"{100 * n:.2f}" for n in numbers)])
-    first, *widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    first, *widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
-        "  ".join([name.ljust(first), *map(str.rjust, values, widths)]) for name, *values in cells
+        "  ".join([name + " " * (first - cell_len(name)), *map(_align_right, values, widths)])
+        for name, *values in cells
     )
+
+
+def _align_right(cell: str, width: int) -> str:
+    return " " * (width - cell_len(cell)) + cell  # not rjust: Hangul, for example, is twice as wide
