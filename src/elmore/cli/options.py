@@ -43,8 +43,8 @@ Language = Annotated[
 TaskPrecision = Annotated[
     Literal["fp32", "bf16", "int8"] | None,
     Parameter(
-        help="Precision of the biLM; bf16 and int8 (for CPUs) are faster and had no measurable "
-        "effect on scores. By default fp32 in training, and later that of the training."
+        help="Precision of the biLM; bf16 and int8 (for CPUs) are faster. By default, training "
+        "uses fp32, and a trained task keeps the precision of its training."
     ),
 ]
 ReplaceInvalid = Annotated[
