@@ -78,10 +78,11 @@ def _has(kind: Any, name: str) -> bool:
 def _convert(kind: Any, value: Any, where: str) -> Any:
     """Convert a JSON or TOML value to the annotated type."""
     origin, args = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):  # optional fields
+    if origin in (Union, types.UnionType):
         if type(None) in args and value in (None, "none"):  # TOML has no null
             return None
-        return _convert(next(arg for arg in args if arg is not type(None)), value, where)
+        kinds = [arg for arg in args if arg is not type(None)]
+        return _convert(type(value) if type(value) in kinds else kinds[0], value, where)
     if origin is Literal and value in args:
         return value
     if is_dataclass(kind) and isinstance(kind, type):

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from elmore.mix import max_pool, mean_pool
+from elmore.tasks.classify.model import BatchNorm, Maxout, maxout_layers, relu_layers
 from elmore.tasks.modules.attention import dot_attention, masked_softmax
 from elmore.tasks.modules.pooling import AttentivePool, min_pool
-from elmore.tasks.sentiment.model import BatchNorm, Maxout, maxout_layers, relu_layers
 
 LENGTHS = [3, 5, 1]
 

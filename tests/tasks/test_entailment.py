@@ -266,6 +266,13 @@ def test_learns_with_elmo_and_reloads(
     assert actual["label"] == "contradiction"
     assert sum(actual["probabilities"].values()) == pytest.approx(1)
     assert actual["hypothesis"] == ["The", "man", "ca", "n't", "sing", "."]
+    pair = ("A man can sing.", "The man can't sing.")
+    for result in (trained(*pair), trained("\t".join(pair)), *trained([pair])):
+        assert json.loads(json.dumps(result)) == actual
+    with pytest.raises(InputError, match="expected a premise, a tab and a hypothesis"):
+        trained("A man can sing.", "")
+    with pytest.raises(TypeError, match="has 3 texts; entailment expects 2: premise, hypothesis"):
+        trained(*pair, "He can.")
     shown = task.show(example._replace(premise=["[a]"]), answer)
     assert "contradiction" in shown
     assert "\\[a]" in shown

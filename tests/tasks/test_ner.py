@@ -465,6 +465,7 @@ def test_scores_of_each_label(run, conll: Path, trained: TrainedTask) -> None:
         "LOC": {**perfect, "support": 4},
         "PER": {**perfect, "support": 3},
     }
+    assert report["confusion"] == {"LOC": {"LOC": 4, "PER": 0}, "PER": {"LOC": 0, "PER": 3}}
     lines = run("evaluate", "ner", conll).out.splitlines()
     assert lines[0] == "f1 100.00  precision 100.00  recall 100.00"
     assert lines[2].split() == ["precision", "recall", "f1", "support"]
@@ -501,6 +502,34 @@ def test_labels_that_the_model_cannot_predict_are_reported(
     assert json.loads(result.out)["epochs"] == 1
 
 
+def test_call_with_lists_and_iterables(trained: TrainedTask) -> None:
+    """Oracle: calls with single texts. Iterables are read one batch at a time."""
+    texts = ["Ada left London.", "Paris is far", "York left"]
+    expected = list(map(trained, texts))
+    for result, one in zip(trained(texts), expected, strict=True):
+        assert result["tags"] == one["tags"]
+        probabilities = ([e["probability"] for e in r["entities"]] for r in (result, one))
+        assert next(probabilities) == pytest.approx(next(probabilities), abs=1e-5)
+    read = []
+
+    def endless() -> Iterator[str]:
+        for i in count():
+            read.append(i)
+            yield texts[i % 3]
+
+    results = trained(endless())
+    assert not read
+    assert [next(results)["tokens"] for _ in range(3)] == [one["tokens"] for one in expected]
+    read.clear()
+    assert next(trained.pipe(endless(), batch_size=2))["tokens"] == expected[0]["tokens"]
+    assert read == [0, 1]
+    results = trained.pipe(["Ada left", ""])
+    assert next(results)["tokens"] == ["Ada", "left"]
+    with pytest.raises(InputError, match="input 1: expected text, got an empty line"):
+        next(results)
+    assert trained([]) == []
+
+
 def test_load_and_call_with_raw_text(trained: TrainedTask) -> None:
     ner = elmore.tasks.load("ner", device="cpu")
     answer = ner("Ada left London.")
@@ -511,6 +540,8 @@ def test_load_and_call_with_raw_text(trained: TrainedTask) -> None:
     assert ner.predict(["Ada left London."]) == [
         {LabeledSpan(e["label"], e["start"], e["end"]): e["probability"] for e in (person, place)}
     ]
+    assert ner(ner.parse("Ada left London.")) == answer
+    assert json.loads(json.dumps(answer)) == answer
     with pytest.raises(InputError, match="expected text, got an empty line"):
         ner(" ")
     with pytest.raises(TypeError, match="expected a list of examples, got one string"):
@@ -713,12 +744,15 @@ def test_error_for_a_trained_task_as_a_model_says_how_to_use_it(
 def test_errors_for_arguments_of_the_wrong_type_say_what_is_expected(
     trained: TrainedTask,
 ) -> None:
-    for texts, name in ((["Ada left."], "list"), (None, "NoneType")):
-        with pytest.raises(TypeError, match=rf"got {name}\. .*use task\.predict\(texts\)"):
-            trained(texts)
+    with pytest.raises(TypeError, match="expected texts or a list of them, got NoneType"):
+        trained(None)
+    with pytest.raises(TypeError, match=r"got list\. For several texts, call .* task\(texts\)"):
+        trained.parse(["Ada left."])
+    with pytest.raises(TypeError, match="example 0 is int; expected a string"):
+        trained([5])
     with pytest.raises(TypeError, match=r"example 1 is list; expected a string"):
         trained.predict(["Ada left.", ["Ada", "lived."]])
-    with pytest.raises(TypeError, match=r"example 0 is tuple; expected a string"):
+    with pytest.raises(TypeError, match="example 0 has 2 texts; ner expects 1: text"):
         trained.predict([("Ada left.", "London.")])
     with pytest.raises(TypeError, match="expected a list of examples, got NoneType"):
         trained.predict(None)
@@ -845,11 +879,16 @@ def test_bilm_stays_frozen_and_is_not_saved(conll: Path, model: Path, tmp_path: 
     assert not [name for name in weights if "bilm" in name]
 
 
-def test_precision_setting_applies_to_the_bilm(conll: Path, model: Path, tmp_path: Path) -> None:
+def test_precision_applies_to_the_bilm(run, conll: Path, model: Path, tmp_path: Path) -> None:
     """Oracle: the layers of an `Embedder` with that precision."""
-    changes = [*SMALL, f"elmo.model={model}", "elmo.precision=bf16", "training.epochs=1"]
-    train(tmp_path / "run", conll, changes)
-    layers = load_task(tmp_path / "run", device="cpu").encode.layers
+    folder = tmp_path / "run"
+    settings = [part for change in SMALL for part in ("--set", change)]
+    command = ("train", "ner", "--train", conll, "--dev", conll, "-o", folder, "--device", "cpu")
+    command = (*command, *settings, "--set", "training.epochs=1", "--precision", "bf16")
+    assert run(*command, "-m", model).code == 0
     words = ["Ada", "left"]
-    expected = elmore.load(model, device="cpu", precision="bf16").embed([words])[0]
-    np.testing.assert_array_equal(layers([[words]])[0].numpy(), expected)
+    for precision in (None, "fp32", "int8"):
+        layers = load_task(folder, device="cpu", precision=precision).encode.layers
+        expected = elmore.load(model, device="cpu", precision=precision or "bf16").embed([words])
+        np.testing.assert_array_equal(layers([[words]])[0].numpy(), expected[0])
+    assert_rejected(run(*command, "--no-elmo"), "--no-elmo cannot be combined")

@@ -202,6 +202,10 @@ def test_predict_command(file: Path, tmp_path: Path, run: Any) -> None:
     for actual, passage in ((first, ART), (second, ADA)):
         assert passage[actual["start"] : actual["end"]] == actual["answer"]
         assert 0 < actual["probability"] <= 1
+    qa = load_task(folder, device="cpu")
+    second["probability"] = pytest.approx(second["probability"], abs=1e-6)
+    assert qa("Where was she born?", ADA) == second
+    assert next(qa(iter([("Where was she born?", f"{ADA}\nShe lived.")])))["answer"]
     questions.write_text("Where was she born?\n")
     [line] = run("predict", folder, questions, "--device", "cpu").out.splitlines()
     assert json.loads(line)["error"].startswith("expected question<TAB>passage")

@@ -13,11 +13,11 @@ import torch
 import elmore
 from elmore.errors import InputError
 from elmore.tasks import get_task, load_task, read_task_config, train_task
+from elmore.tasks.classify.config import BCNConfig
+from elmore.tasks.classify.model import BCN
 from elmore.tasks.config import ElmoConfig, WordsConfig
 from elmore.tasks.domain import domain_text
-from elmore.tasks.sentiment.config import BCNConfig
 from elmore.tasks.sentiment.data import SCALE, SentimentExample, parse_tree, read_sentiment
-from elmore.tasks.sentiment.model import BCN
 from elmore.tasks.vectors import WordVectors
 from elmore.tasks.words import WordEncoder, WordIndex, Words
 from elmore.text.tokenize import get_tokenizer

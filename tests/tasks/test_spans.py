@@ -14,7 +14,6 @@ from elmore.tasks.spans import (
     encode_tags,
     may_follow_bioes,
     may_follow_iob2,
-    span_f1,
     tag_ids,
 )
 
@@ -74,15 +73,6 @@ def test_decoding_inverts_encoding(sentence, scheme) -> None:
     if may_follow:  # the constraints of Viterbi decoding allow encoded tags
         path = [None, *tags, None]
         assert all(may_follow(a, b) for a, b in pairwise(path) if length)
-
-
-def test_f1_counts_exact_matches() -> None:
-    gold = [[S("A", 0, 2), S("B", 3, 4)], [S("A", 0, 1)]]
-    predicted = [[S("A", 0, 2), S("A", 3, 4)], []]  # one correct, one with the wrong label
-    scores = span_f1(gold, predicted)
-    assert scores == {"f1": pytest.approx(0.4), "precision": 0.5, "recall": pytest.approx(1 / 3)}
-    assert span_f1(gold, gold)["f1"] == 1
-    assert span_f1([[]], [[]])["f1"] == 0
 
 
 def test_tag_ids_are_padded_and_unseen_labels_are_outside() -> None:

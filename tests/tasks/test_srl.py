@@ -191,6 +191,19 @@ def test_scores_follow_the_conll_2005_scorer(
     assert scores == pytest.approx(expected)
 
 
+def test_confusion_matrix_compares_whole_arguments() -> None:
+    """Oracle: counts by hand. The predicate is excluded; A is found only with its continuation."""
+    gold = [V, S("A", 0, 1), S("C-A", 4, 5), S("B", 5, 6)]
+    predicted = {V: 0.9, S("A", 0, 1): 0.9, S("C", 5, 6): 0.9}
+    matrix = Srl().confusion_matrix([SrlExample(["x"] * 8, 1, gold)], [predicted])
+    assert {label: {k: n for k, n in row.items() if n} for label, row in matrix.items()} == {
+        "A": {"O": 1},
+        "B": {"C": 1},
+        "C": {},
+        "O": {"A": 1},
+    }
+
+
 AGENTS = ("Ann", "Bob", "the old man", "she")
 THEMES = ("a book", "the red car", "him")
 

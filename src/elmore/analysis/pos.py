@@ -4,11 +4,9 @@ J layers, N words of a text, M words of the dev text, W words of a sentence, D d
 """
 
 import copy
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -23,7 +21,7 @@ from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.progress import with_progress
 from elmore.schema import check_ranges
-from elmore.text.lines import read_lines
+from elmore.tasks.tag.data import TagExample, read_tags
 
 TagSet = Literal["xpos", "upos"]
 """`xpos`: the tags of the treebank, Penn Treebank tags in English; `upos`: universal tags."""
@@ -31,18 +29,7 @@ TagSet = Literal["xpos", "upos"]
 POS_FILES = ("*train.conllu", "*dev.conllu", "*test.conllu")
 """Files in the folder of the treebank."""
 
-_COLUMNS = 10
-_TAG_COLUMN = {"upos": 3, "xpos": 4}
-_WORD_ID = re.compile(r"\d+")
-_SKIPPED_ID = re.compile(r"\d+[-.]\d+")  # 3-4: multiword token of words 3 and 4; 3.1: empty node
 _UNKNOWN = -1  # a tag that is not in the training text: never predicted, so always wrong
-
-
-class TaggedSentence(NamedTuple):
-    """A sentence and the tag of each word."""
-
-    tokens: list[str]
-    tags: list[str]
 
 
 class TaggedWords(NamedTuple):
@@ -99,56 +86,19 @@ def measure_pos(embedder: Embedder, folder: Path, config: ProbeConfig | None = N
     return Result(scores, {"test words": len(test.tags), "most frequent tag": majority_tag})
 
 
-def read_conllu(path: Path, tag_set: TagSet = "xpos") -> list[TaggedSentence]:
+def read_conllu(path: Path, tag_set: TagSet = "xpos") -> list[TagExample]:
     """Read the words and tags of a CoNLL-U file, optionally compressed.
 
     Raises:
         InputError: If the file is not CoNLL-U, has no words, or a word has no tag.
     """
-    sentences: list[TaggedSentence] = []
-    tokens: list[str] = []
-    tags: list[str] = []
-    # The added blank line ends the last sentence.
-    for number, line in enumerate(chain(read_lines(path), [""]), start=1):
-        if line.startswith("#"):
-            continue
-        if line:
-            word = _read_word(line, tag_set, f"{path}, line {number}")
-            if word:
-                tokens.append(word[0])
-                tags.append(word[1])
-        elif tokens:
-            sentences.append(TaggedSentence(tokens, tags))
-            tokens, tags = [], []
+    sentences = read_tags(path, column=tag_set)
     if not sentences:
         raise InputError(f"{path}: no words; expected CoNLL-U, one word per line")
     return sentences
 
 
-def _read_word(line: str, tag_set: TagSet, where: str) -> tuple[str, str] | None:
-    """Return a word and its tag, or None for a multiword token or an empty node."""
-    fields = line.split("\t")
-    if len(fields) != _COLUMNS:
-        raise InputError(
-            f"{where}: {len(fields)} columns; expected {_COLUMNS}, separated by tabs (CoNLL-U)"
-        )
-    if _SKIPPED_ID.fullmatch(fields[0]):
-        return None
-    if not _WORD_ID.fullmatch(fields[0]):
-        raise InputError(
-            f"{where}: {fields[0][:40]!r} in the first column; expected a word id such as "
-            "3, 3-4 or 3.1"
-        )
-    form, tag = fields[1], fields[_TAG_COLUMN[tag_set]]
-    if not form:
-        raise InputError(f"{where}: the second column is empty; expected a word")
-    if tag in ("", "_"):
-        other = "upos" if tag_set == "xpos" else "xpos"
-        raise InputError(f"{where}: {form!r} has no {tag_set} tag; try {other}")
-    return form, tag
-
-
-def embed_words(embedder: Embedder, sentences: Iterable[TaggedSentence]) -> TaggedWords:
+def embed_words(embedder: Embedder, sentences: Iterable[TagExample]) -> TaggedWords:
     """Compute the vectors of all layers of a text.
 
     They are stored as float16, so a treebank of 200,000 words takes 600 MB at 512 dimensions.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from elmore.cli.options import Json, Overwrite
+from elmore.cli.options import Json, Overwrite, TaskPrecision
 
 
 def evaluate(
@@ -17,12 +17,13 @@ def evaluate(
     predictions: Path | None = None,
     init_bilm: Annotated[str | None, Parameter(alias="-m")] = None,
     device: str = "auto",
+    precision: TaskPrecision = None,
     overwrite: Overwrite = False,
     json_output: Json = False,
 ) -> None:
     """Score a trained task on labeled examples.
 
-    Prints the scores and, if the task has labels, those of each label; for classifiers also the
+    Prints the scores and, if the task has labels, precision, recall and F1 of each label and the
     confusion matrix.
 
     Example: `elmore evaluate runs/ner c.conll --predictions predictions.jsonl`
@@ -41,7 +42,7 @@ def evaluate(
 
     if predictions:
         refuse_existing(predictions, overwrite=overwrite, inputs=(file, run))
-    trained = load_task(run, device=device, bilm=init_bilm)
+    trained = load_task(run, device=device, bilm=init_bilm, precision=precision)
     examples = trained.read(file)
     for note in trained.check_labels(examples, str(file)):
         print(f"elmore: {note}", file=sys.stderr)

@@ -40,6 +40,13 @@ Language = Annotated[
         "en for a new model."
     ),
 ]
+TaskPrecision = Annotated[
+    Literal["fp32", "bf16", "int8"] | None,
+    Parameter(
+        help="Precision of the biLM; bf16 and int8 (for CPUs) are faster. By default, training "
+        "uses fp32, and a trained task keeps the precision of its training."
+    ),
+]
 ReplaceInvalid = Annotated[
     bool, Parameter(negative="", help="Replace invalid UTF-8 and NUL with U+FFFD.")
 ]

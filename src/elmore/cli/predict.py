@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from elmore.cli.options import Json, ReplaceInvalid
+from elmore.cli.options import Json, ReplaceInvalid, TaskPrecision
 from elmore.errors import InputError
 
 
@@ -22,6 +22,7 @@ def predict(
     replace_invalid: ReplaceInvalid = False,
     init_bilm: Annotated[str | None, Parameter(alias="-m")] = None,
     device: str = "auto",
+    precision: TaskPrecision = None,
     json_output: Json = False,
 ) -> None:
     """Predict line by line: formatted on a terminal, as JSON lines in a pipe.
@@ -49,7 +50,7 @@ def predict(
 
     if file_format == "task" and tokenizer:
         raise InputError("--tokenizer is for --format text only")
-    trained = load_task(run, device=device, bilm=init_bilm)
+    trained = load_task(run, device=device, bilm=init_bilm, precision=precision)
     # A line typed on a terminal is answered at once; files are processed in batches.
     interactive = str(file) == "-" and sys.stdin.isatty()
     outcomes = trained.outcomes(

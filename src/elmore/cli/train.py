@@ -1,20 +1,23 @@
-"""`elmore train`: train a task of the paper, with or without ELMo."""
+"""`elmore train`: train a task, with or without ELMo."""
 
 import json
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from elmore.cli.options import Changes, Json, Output, Overwrite, Resume
+from elmore.cli.options import Changes, Json, Output, Overwrite, Resume, TaskPrecision
 from elmore.tasks import TASKS
 
-if TYPE_CHECKING:
-    TaskName = str
-else:  # the choices that `--help` lists; type checkers accept literal values only
-    TaskName = Literal[*TASKS]
+TaskName = Annotated[
+    str,
+    Parameter(
+        help=f"The task to train: {', '.join(TASKS)}; or module:name, a task of your own in a "
+        "module that is installed or in the working directory."
+    ),
+]
 
 
 def train(
@@ -29,6 +32,7 @@ def train(
     layers: Literal["learned", "top", "average"] | None = None,
     lambda_: Annotated[float | None, Parameter(name="--lambda")] = None,
     init_bilm: Annotated[str | None, Parameter(alias="-m")] = None,
+    precision: TaskPrecision = None,
     finetune_bilm: Annotated[bool, Parameter(negative="")] = False,
     vectors: Path | None = None,
     seed: int | None = None,
@@ -44,8 +48,13 @@ def train(
 
     Example: `elmore train ner --train a.conll --dev b.conll -o runs/ner --vectors glove.txt`
 
+    Example: `elmore train tag --train a.conllu --dev b.conllu -o runs/tag --set data.column=xpos`
+
+    Example: `elmore train classify --train a.csv --dev b.csv -o runs/topics`
+
+    Example: `elmore train my_module:TASK --train a.txt --dev b.txt -o runs/mine`
+
     Args:
-        task: The task to train.
         train: Training files, in the task's standard format.
         dev: Dev set, for early stopping and to select the best weights.
         test: Test set, scored once after training.
@@ -68,13 +77,15 @@ def train(
     from elmore.tasks import read_task_config, train_task
     from elmore.tasks.show import show_report
 
-    if no_elmo and (elmo or layers or init_bilm or finetune_bilm or lambda_ is not None):
+    elmo_options = (elmo, layers, init_bilm, precision, finetune_bilm or None, lambda_)
+    if no_elmo and any(option is not None for option in elmo_options):
         raise InputError("--no-elmo cannot be combined with other options of ELMo")
     options = {
         "elmo.place": "none" if no_elmo else elmo,
         "elmo.layers": layers,
         "elmo.penalty": lambda_,
         "elmo.model": init_bilm,
+        "elmo.precision": precision,
         "elmo.finetune": finetune_bilm or None,
         "words.vectors": str(vectors) if vectors else None,
         "training.seed": seed,

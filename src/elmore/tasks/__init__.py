@@ -1,4 +1,4 @@
-"""(5) Vectors to answers: the paper's six tasks, with and without ELMo.
+"""(5) Vectors to answers: the paper's six tasks and two general ones, with and without ELMo.
 
 from elmore.tasks import load, train_task
 
@@ -7,8 +7,10 @@ ner = load("runs/ner")
 ner("Ada Lovelace lived in London.")
 """
 
+import sys
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elmore.errors import InputError
@@ -20,6 +22,12 @@ if TYPE_CHECKING:
     from elmore.tasks.trained import TrainedTask as TrainedTask
     from elmore.tasks.trained import load as load
     from elmore.tasks.trained import load_task as load_task
+
+
+def _classify() -> "Task[Any, Any, Any]":
+    from elmore.tasks.classify.task import Classify
+
+    return Classify()
 
 
 def _coref() -> "Task[Any, Any, Any]":
@@ -58,13 +66,21 @@ def _srl() -> "Task[Any, Any, Any]":
     return Srl()
 
 
+def _tag() -> "Task[Any, Any, Any]":
+    from elmore.tasks.tag.task import Tag
+
+    return Tag()
+
+
 TASKS: "dict[str, Callable[[], Task[Any, Any, Any]]]" = {
+    "classify": _classify,
     "coref": _coref,
     "entailment": _entailment,
     "ner": _ner,
     "qa": _qa,
     "sentiment": _sentiment,
     "srl": _srl,
+    "tag": _tag,
 }
 """The tasks by name. Values import torch when called, so that listing the names is fast."""
 
@@ -81,12 +97,37 @@ _MODULES = {
 def get_task(name: str) -> "Task[Any, Any, Any]":
     """Return the task with this name.
 
+    Args:
+        name: A name in `TASKS`, or `module:name` for a task of your own: an object or a class in a
+            module that is installed or in the working directory.
+
     Raises:
-        InputError: If no task has this name.
+        InputError: If there is no such task.
     """
+    if ":" in name:
+        return _import_task(name)
     if name not in TASKS:
-        raise InputError(f"unknown task {name!r}; expected one of {', '.join(TASKS)}")
+        raise InputError(
+            f"unknown task {name!r}; expected one of {', '.join(TASKS)}, or module:name for a task "
+            "of your own"
+        )
     return TASKS[name]()
+
+
+def _import_task(path: str) -> "Task[Any, Any, Any]":
+    from elmore.tasks.task import Task
+
+    module, _, name = path.partition(":")
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.append(folder)
+    try:
+        task = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(f"cannot import the task {path}: {error}") from error
+    task = task() if isinstance(task, type) else task
+    if not isinstance(task, Task):
+        raise InputError(f"{path} is {type(task).__name__}; expected an elmore.tasks.task.Task")
+    return task
 
 
 def __getattr__(name: str) -> Any:

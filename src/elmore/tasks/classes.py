@@ -1,25 +1,32 @@
-"""Classification: class indices, class probabilities and scores.
+"""Classification: class indices, probabilities of classes and labels, scores.
 
 B examples, K classes.
 """
 
-from collections import Counter
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from rich.markup import escape
 from torch import Tensor
 
+from elmore.tasks.scores import confusion_matrix, scores_by_label
 from elmore.tasks.show import color_of
-from elmore.tasks.spans import scores_by_label
-from elmore.tasks.task import Batch, Task
+from elmore.tasks.task import Batch, Example, Task
 from elmore.transfer import to_device
 
 ClassProbabilities = dict[str, float]
 """The probability of each class, by name."""
+
+
+class LabelProbabilities(ClassProbabilities):
+    """The probabilities of labels of which any number may apply to an example.
+
+    Those with a probability of at least 0.5 are predicted.
+    """
 
 
 def class_ids(
@@ -43,40 +50,36 @@ def most_probable(probabilities: ClassProbabilities) -> str:
     return max(probabilities, key=probabilities.__getitem__)
 
 
-class LabeledExample(Protocol):
-    """An example of a classification task."""
-
-    @property
-    def label(self) -> str:
-        """The gold class."""
-
-
-Example = TypeVar("Example", bound=LabeledExample)
+def predicted_labels(probabilities: ClassProbabilities) -> list[str]:
+    """Return the most probable class, or all labels that apply."""
+    if isinstance(probabilities, LabelProbabilities):
+        return [label for label, p in probabilities.items() if p >= 0.5]
+    return [most_probable(probabilities)]
 
 
 class ClassificationTask(Task[Example, Batch, ClassProbabilities]):
-    """A task that assigns one of several classes to each example."""
+    """A task that assigns one of several classes, or several labels, to each example."""
 
     score_name = "accuracy"
 
-    def gold_labels(self, example: Example) -> list[str]:
-        """Return the class."""
-        return [example.label]
+    @abstractmethod
+    def gold_labels(self, example: Example) -> Sequence[str]:
+        """Return the class, or all labels."""
 
     def score(
         self, examples: Sequence[Example], predictions: Sequence[ClassProbabilities]
     ) -> dict[str, float]:
-        """Return the share of examples whose most probable class is correct."""
-        pairs = zip(examples, predictions, strict=True)
-        correct = sum(most_probable(p) == example.label for example, p in pairs)
+        """Return the share of examples whose predicted class, or set of labels, is correct."""
+        pairs = zip(examples, map(predicted_labels, predictions), strict=True)
+        correct = sum(set(self.gold_labels(example)) == set(labels) for example, labels in pairs)
         return {"accuracy": correct / max(len(examples), 1)}
 
     def scores_by_label(
         self, examples: Sequence[Example], predictions: Sequence[ClassProbabilities]
     ) -> dict[str, dict[str, float]]:
         """Return precision, recall, F1 and support of each class."""
-        gold = [[(example.label,)] for example in examples]
-        return scores_by_label(gold, [[(most_probable(p),)] for p in predictions])
+        gold = ([(label,) for label in self.gold_labels(example)] for example in examples)
+        return scores_by_label(gold, ([(x,) for x in predicted_labels(p)] for p in predictions))
 
     def confusion_matrix(
         self, examples: Sequence[Example], predictions: Sequence[ClassProbabilities]
@@ -84,26 +87,32 @@ class ClassificationTask(Task[Example, Batch, ClassProbabilities]):
         """Return how many examples of each gold class were predicted as each class.
 
         The classes are in the order of the probabilities, followed by those that only examples
-        have.
+        have. There is no such matrix if an example may have several labels.
         """
-        gold = [example.label for example in examples]
-        pairs = Counter(zip(gold, map(most_probable, predictions), strict=True))
-        classes = dict.fromkeys([*chain(*predictions[:1]), *sorted(gold)])
-        return {name: {other: pairs[name, other] for other in classes} for name in classes}
+        if any(isinstance(p, LabelProbabilities) for p in predictions):
+            return {}
+        return confusion_matrix(
+            chain.from_iterable(map(self.gold_labels, examples)),
+            map(most_probable, predictions),
+            order=list(chain(*predictions[:1])),
+        )
 
 
 def class_as_json(probabilities: ClassProbabilities) -> dict[str, Any]:
-    """Return the most probable class, its probability, and the probabilities of all classes."""
-    label = most_probable(probabilities)
+    """Return the predicted class and its probability, or labels, and all probabilities."""
+    labels = predicted_labels(probabilities)
+    if isinstance(probabilities, LabelProbabilities):
+        return {"labels": labels, "probabilities": probabilities}
     return {
-        "label": label,
-        "probability": probabilities[label],
+        "label": labels[0],
+        "probability": probabilities[labels[0]],
         "probabilities": probabilities,
     }
 
 
 def show_class(probabilities: ClassProbabilities) -> str:
-    """Return the most probable class and its probability in rich's markup: positive 0.93."""
-    label = most_probable(probabilities)
-    color = color_of(label)
-    return f"[bold {color}]{escape(label)}[/bold {color}] {probabilities[label]:.2f}"
+    """Return predicted classes and their probabilities in rich's markup: positive 0.93."""
+    return ", ".join(
+        f"[bold {color_of(x)}]{escape(x)}[/bold {color_of(x)}] {probabilities[x]:.2f}"
+        for x in predicted_labels(probabilities)
+    )

@@ -5,6 +5,7 @@ from typing import Literal
 
 from elmore.embedder import Precision
 from elmore.schema import check_ranges
+from elmore.text.tokenize import TokenizerName, choose_tokenization
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,6 +145,21 @@ class FitConfig:
             positive=("lr", "clip_norm", "lr_decay"),
             below_one=("betas", "average"),
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextConfig:
+    """Tokenization of raw text."""
+
+    tokenizer: TokenizerName | None = None
+    """Tokenizer of raw text; by default that of the biLM, or `moses`."""
+
+    language: str | None = None
+    """ISO 639-1 code of raw text, for the rules of the tokenizer; by default that of the biLM, or
+    `en`."""
+
+    def __post_init__(self) -> None:
+        choose_tokenization(None, self.tokenizer, self.language)  # rejects unknown languages
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elmore.errors import InputError
+from elmore.tasks.columns import Row, split_columns
 from elmore.text.lines import read_lines
 
 WORD, ROLES = 3, 11
@@ -22,15 +23,6 @@ There is one column of roles per predicate. The last column is coreference.
 """
 
 _BEGIN, _END = "#begin document", "#end document"
-
-
-class Row(NamedTuple):
-    """A word and its annotations."""
-
-    number: int
-    """Line number, for error messages."""
-
-    columns: list[str]
 
 
 class Document(NamedTuple):
@@ -65,8 +57,7 @@ def read_documents(path: Path) -> Iterator[Document]:
 
 
 def _columns(path: Path, number: int, line: str, sentence: list[Row]) -> list[str]:
-    # Split at tabs if there are any, because then a column may contain a space.
-    columns = [c.strip() for c in line.split("\t")] if "\t" in line else line.split()
+    columns = split_columns(line)
     if len(columns) <= ROLES:
         raise InputError(
             f"{path}, line {number}: expected at least {ROLES + 1} columns of CoNLL-2012, with "

@@ -4,10 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from rich.cells import cell_len
 from rich.markup import escape
 
 from elmore.tasks.spans import LabeledSpan
 
+_MAX_LABELS = 40
+"""Maximum number of labels in a table of scores."""
+_MAX_COLUMNS = 20
+"""Maximum number of labels in a confusion matrix, and of confusions in a list."""
 _COLORS = ("green", "yellow", "cyan", "magenta", "blue", "red")
 
 
@@ -48,24 +53,48 @@ def show_report(report: Mapping[str, Any]) -> str:
     """Return scores and tables of the scores by metric, of the labels and of the confusions.
 
     Args:
-        report: As returned by `TrainedTask.report`. Scores such as `muc_f1` and `muc_recall`
-            become one row of a table.
+        report: As returned by `TrainedTask.report`. Scores such as `muc_precision`, `muc_recall`
+            and `muc_f1` become one row of a table.
     """
     scores: dict[str, float] = {}
-    metrics: dict[str, dict[str, float]] = {}
+    metrics: dict[str, dict[str, Any]] = {}
+    parts = ("precision", "recall", "f1")
     for name, score in report.items():
         metric, _, part = name.rpartition("_")
-        if metric and part in ("precision", "recall", "f1"):
-            metrics.setdefault(metric, {})[part] = score
+        row = {other: report.get(f"{metric}_{other}") for other in parts}
+        if part in parts and None not in row.values():
+            metrics[metric] = row
         elif name not in ("by_label", "confusion"):
             scores[name] = score
-    order = ("precision", "recall", "f1")
     tables = [
-        _table({name: {part: row[part] for part in order} for name, row in metrics.items()}),
-        _table(report.get("by_label", {})),
-        _table(report.get("confusion", {}), "gold \\ predicted"),
+        _table(metrics),
+        _label_table(report.get("by_label", {})),
+        _confusion_table(report.get("confusion", {})),
     ]
     return "\n\n".join([show_scores(scores), *filter(None, tables)])
+
+
+def _label_table(rows: Mapping[str, Mapping[str, float]]) -> str:
+    """Return the scores of each label or, if there are many, of the most frequent ones."""
+    by_support = sorted(rows, key=lambda label: -rows[label]["support"])
+    shown = set(by_support[:_MAX_LABELS])
+    table = _table({label: row for label, row in rows.items() if label in shown})
+    hidden = len(rows) - len(shown)
+    return f"{table}\n({hidden:,} less frequent labels are not shown)" if hidden else table
+
+
+def _confusion_table(matrix: Mapping[str, Mapping[str, int]]) -> str:
+    """Return a confusion matrix or, if there are many labels, the most frequent confusions."""
+    if len(matrix) <= _MAX_COLUMNS:
+        return _table(matrix, "gold \\ predicted")
+    errors = [
+        (count, f"{label} \\ {other}")
+        for label, row in matrix.items()
+        for other, count in row.items()
+        if count and label != other
+    ]
+    errors.sort(key=lambda error: -error[0])
+    return _table({pair: {"count": n} for n, pair in errors[:_MAX_COLUMNS]}, "gold \\ predicted")
 
 
 def _table(rows: Mapping[str, Mapping[str, float]], corner: str = "") -> str:
@@ -77,7 +106,12 @@ def _table(rows: Mapping[str, Mapping[str, float]], corner: str = "") -> str:
     for name, row in rows.items():
         numbers = (row[column] for column in columns)
         cells.append([name, *(str(n) if isinstance(n, int) else f"{100 * n:.2f}" for n in numbers)])
-    first, *widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    first, *widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
-        "  ".join([name.ljust(first), *map(str.rjust, values, widths)]) for name, *values in cells
+        "  ".join([name + " " * (first - cell_len(name)), *map(_align_right, values, widths)])
+        for name, *values in cells
     )
+
+
+def _align_right(cell: str, width: int) -> str:
+    return " " * (width - cell_len(cell)) + cell  # not rjust: Hangul, for example, is twice as wide

@@ -8,8 +8,7 @@ S-ORG  O         S-PER  O           BIOES: E- at the end, S- for a single word
 B sentences, T words.
 """
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -154,47 +153,3 @@ def spans_as_json(
             }
         )
     return records
-
-
-def span_f1(
-    gold: Iterable[Iterable[Hashable]], predicted: Iterable[Iterable[Hashable]]
-) -> dict[str, float]:
-    """Return precision, recall and F1 of exactly matching spans over all sentences."""
-    correct = num_predicted = num_gold = 0
-    for predicted_spans, gold_spans in zip(map(set, predicted), map(set, gold), strict=True):
-        correct += len(predicted_spans & gold_spans)
-        num_predicted += len(predicted_spans)
-        num_gold += len(gold_spans)
-    return _f1(correct, num_predicted, num_gold)
-
-
-def scores_by_label(
-    gold: Iterable[Iterable[tuple[Any, ...]]], predicted: Iterable[Iterable[tuple[Any, ...]]]
-) -> dict[str, dict[str, float]]:
-    """Return `span_f1` of each label, and its support: the number of gold spans.
-
-    The label is the first element of a span.
-    """
-    correct, num_predicted, num_gold = Counter[str](), Counter[str](), Counter[str]()
-    for predicted_spans, gold_spans in zip(map(set, predicted), map(set, gold), strict=True):
-        correct.update(span[0] for span in predicted_spans & gold_spans)
-        num_predicted.update(span[0] for span in predicted_spans)
-        num_gold.update(span[0] for span in gold_spans)
-    table = {}
-    for label in sorted(num_predicted | num_gold):
-        scores = _f1(correct[label], num_predicted[label], num_gold[label])
-        table[label] = {
-            "precision": scores["precision"],
-            "recall": scores["recall"],
-            "f1": scores["f1"],
-            "support": num_gold[label],
-        }
-    return table
-
-
-def _f1(correct: int, num_predicted: int, num_gold: int) -> dict[str, float]:
-    return {
-        "f1": 2 * correct / max(num_predicted + num_gold, 1),
-        "precision": correct / max(num_predicted, 1),
-        "recall": correct / max(num_gold, 1),
-    }

@@ -1,10 +1,11 @@
 """The interface of a task: reading data, building the model, scoring and showing predictions.
 
-Task objects have no state. `elmore.tasks.TASKS` lists the tasks of the paper.
+Task objects have no state. `elmore.tasks.TASKS` lists those of elmore.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from elmore.tasks.config import TaskConfig
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
-from elmore.text.tokenize import Tokenization, Tokenizer
+from elmore.text.tokenize import Tokenization, Tokenizer, choose_tokenization
 
 Example = TypeVar("Example")
 Prediction = TypeVar("Prediction")
@@ -48,6 +49,9 @@ class Task(ABC, Generic[Example, Batch, Prediction]):
 
     score_name: ClassVar[str]
     """The score that selects the best weights."""
+
+    inputs: ClassVar[tuple[str, ...]] = ("text",)
+    """Names of the texts of an example."""
 
     has_own_tokenizer: ClassVar[bool] = False
     """Whether `parse` ignores its tokenizer, because the task has one of its own."""
@@ -132,6 +136,13 @@ class Task(ABC, Generic[Example, Batch, Prediction]):
             InputError: If the line does not have the expected format.
         """
 
+    def parse_texts(self, texts: Sequence[str], tokenize: Tokenizer) -> Example:
+        """Parse an unlabeled example from its texts, one for each of `inputs`.
+
+        A task with more than one text overrides this.
+        """
+        return self.parse(texts[0], tokenize)
+
     @abstractmethod
     def show(self, example: Example, prediction: Prediction) -> str:
         """Return a prediction for display in a terminal, in rich's markup."""
@@ -139,3 +150,18 @@ class Task(ABC, Generic[Example, Batch, Prediction]):
     @abstractmethod
     def as_json(self, example: Example, prediction: Prediction, config: Any) -> dict[str, Any]:
         """Return a prediction as a JSON-serializable dict."""
+
+
+class TextTask(Task[Example, Batch, Prediction]):
+    """A task whose settings include the tokenization of raw text: `data`, a `TextConfig`."""
+
+    def tokenization(self, config: Any) -> Tokenization | None:
+        """Return the tokenization in the settings; not in tasks of older versions."""
+        if config.data.language is None:
+            return None
+        return choose_tokenization(None, config.data.tokenizer, config.data.language)
+
+    def with_bilm_language(self, config: Any, of_bilm: Tokenization | None) -> Any:
+        """Fill in the tokenizer and the language of the biLM."""
+        chosen = choose_tokenization(of_bilm, config.data.tokenizer, config.data.language)
+        return replace(config, data=replace(config.data, **asdict(chosen)))

@@ -58,7 +58,7 @@ def read_task_config(
     """Return the settings of a task.
 
     Args:
-        task: Name of the task.
+        task: Name of the task, see `elmore.tasks.get_task`.
         recipe: TOML file that overrides the task's defaults.
         changes: Settings on top of that, such as `training.lr=1e-3`.
     """
@@ -84,7 +84,8 @@ def train_task(
     """Train a task, write it to a folder, and return a summary with its scores.
 
     Args:
-        task: Name of a task in `elmore.tasks.TASKS`, or a task of your own.
+        task: Name of a task, see `elmore.tasks.get_task`; or a task of your own, which must then be
+            passed to `elmore.tasks.load`, too.
         output: Folder for the model and the run.
         train: Training file or files.
         dev: Dev set, used for early stopping and to select the best weights.
@@ -104,6 +105,7 @@ def train_task(
     """
     check_minutes(max_minutes)
     limit = TimeLimit(max_minutes)
+    name = task if isinstance(task, str) else task.name
     task = get_task(task) if isinstance(task, str) else task
     if not isinstance(config, task.config | None):
         raise TypeError(f"expected a {task.config.__name__} as config, got {type(config).__name__}")
@@ -116,6 +118,7 @@ def train_task(
             inputs = (*files.train, files.dev, files.test, config.words.vectors, config.elmo.model)
             folder.check(resume=resume, overwrite=overwrite, inputs=inputs)
         return _run(
+            name,
             task,
             config,
             files,
@@ -129,6 +132,7 @@ def train_task(
 
 
 def _run(
+    name: str,
     task: Task[Any, Any, Any],
     config: TaskConfig,
     files: "_Files",
@@ -197,9 +201,9 @@ def _run(
         details["by_label"] = task.scores_by_label(examples.test, predictions)
         details["confusion"] = task.confusion_matrix(examples.test, predictions)
     summary = {
-        "task": task.name,
+        "task": name,
         "scores": scores,
-        **{name: table for name, table in details.items() if table},
+        **{key: table for key, table in details.items() if table},
         "data": data,
         "bilm": embedder.weights_hash if embedder else None,
         "epochs": fit.epoch,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import torch
 from safetensors import SafetensorError
@@ -22,7 +22,7 @@ from elmore.atomic import atomic_file
 from elmore.checkpoint.directory import save_tensors
 from elmore.checkpoint.hash import hash_json, hash_weights
 from elmore.checkpoint.pretrained import find_model
-from elmore.embedder import Embedder, find_device
+from elmore.embedder import Embedder, Precision, find_device
 from elmore.embedder import load as load_embedder
 from elmore.errors import InputError
 from elmore.schema import from_mapping, read_json
@@ -69,20 +69,54 @@ class TrainedTask(NamedTuple):
     def __repr__(self) -> str:
         return f"TrainedTask({self.task.name}, device={self.encode.device})"
 
-    def __call__(self, text: str) -> dict[str, Any]:
-        """Return the prediction for a text as a JSON-serializable dict.
+    @overload
+    def __call__(self, text: str, /, *more: str) -> dict[str, Any]: ...
+    @overload
+    def __call__(self, inputs: Sequence[Any], /) -> list[dict[str, Any]]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, inputs: Iterable[Any], /) -> Iterator[dict[str, Any]]: ...
+    def __call__(
+        self, inputs: Iterable[Any], /, *more: str
+    ) -> dict[str, Any] | list[dict[str, Any]] | Iterator[dict[str, Any]]:
+        """Return predictions as JSON-serializable dicts.
 
-        The text has the format of a line of `elmore predict`.
+        task(text)                  one dict
+        task(premise, hypothesis)   one dict, for tasks with more than one text
+        task(texts)                 one dict per item of a list
+        task(iterable)              an iterator, which reads the iterable in batches; see `pipe`
+
+        A text has the format of a line of `elmore predict`. Items of lists and iterables are texts,
+        or tuples for tasks with more than one text.
 
         Raises:
-            InputError: If the text does not have this format.
+            InputError: If a text does not have this format.
         """
-        example = self.parse(text)
-        [prediction] = self.predict([example])
-        return self.task.as_json(example, prediction, self.config)
+        if isinstance(inputs, str) or _is_named_tuple(inputs):
+            example = self._example((inputs, *more) if more else inputs)
+            [prediction] = self.predict([example])
+            return self.task.as_json(example, prediction, self.config)
+        if more or not isinstance(inputs, Iterable):
+            raise TypeError(f"expected texts or a list of them, got {type(inputs).__name__}")
+        results = self.pipe(inputs)
+        return list(results) if isinstance(inputs, Sequence) else results
+
+    def pipe(self, inputs: Iterable[Any], *, batch_size: int = 256) -> Iterator[dict[str, Any]]:
+        """Yield the predictions of texts as JSON-serializable dicts, reading them in batches.
+
+        Args:
+            inputs: Texts, or tuples for tasks with more than one text.
+            batch_size: Number of inputs that are processed together.
+
+        Raises:
+            InputError: If a text is invalid, after the predictions for the texts before it.
+        """
+        for i, outcome in enumerate(self.outcomes(inputs, batch_size=batch_size)):
+            if outcome.error is not None:
+                raise InputError(f"input {i}: {outcome.error}")
+            yield self.as_json(outcome)
 
     def predict(self, examples: Sequence[Any]) -> list[Any]:
-        """Return one prediction per example; strings are parsed first."""
+        """Return one prediction per example; strings and tuples of strings are parsed first."""
         if not isinstance(examples, Iterable):
             raise TypeError(f"expected a list of examples, got {type(examples).__name__}")
         if isinstance(examples, str):
@@ -90,33 +124,26 @@ class TrainedTask(NamedTuple):
                 f"expected a list of examples, got one string ({examples[:40]!r}). Put it in a "
                 "list, or call the task itself: task(text)."
             )
-        parsed = []
-        for i, example in enumerate(examples):
-            if not (isinstance(example, str) or _is_example(example)):
-                raise TypeError(
-                    f"example {i} is {type(example).__name__}; expected a string, or an example as "
-                    "returned by `read` or `parse`. Parse a list of tokens first: "
-                    'task.parse(" ".join(tokens), task.tokenizer("whitespace")).'
-                )
-            parsed.append(self.parse(example) if isinstance(example, str) else example)
+        parsed = [self._example(example, i) for i, example in enumerate(examples)]
         return predict(self.task, self.model, parsed, self.encode, self.labels)
 
     def outcomes(
         self, inputs: Iterable[Any], tokenize: Tokenizer | None = None, *, batch_size: int = 256
     ) -> Iterator[Outcome]:
-        """Yield one outcome per example or line of text; an invalid line does not stop the rest.
+        """Yield one outcome per input; an invalid text does not stop the rest.
 
         Args:
-            inputs: Examples, lines of text, or errors for lines that could not be read.
-            tokenize: Tokenizer of the lines; that of `self.tokenizer` by default.
+            inputs: Texts, tuples of texts, examples, or errors for lines that could not be read.
+            tokenize: Tokenizer of the texts; that of `self.tokenizer` by default.
             batch_size: Number of inputs that are processed together.
         """
-        remaining = iter(inputs)
-        while batch := list(islice(remaining, batch_size)):
+        numbered = enumerate(inputs)
+        while batch := list(islice(numbered, batch_size)):
             parsed: list[Any] = []
-            for item in batch:
+            for i, item in batch:
                 try:
-                    parsed.append(self.parse(item, tokenize) if isinstance(item, str) else item)
+                    is_error = isinstance(item, InputError)
+                    parsed.append(item if is_error else self._example(item, i, tokenize))
                 except InputError as error:
                     parsed.append(error)
             examples = [example for example in parsed if not isinstance(example, InputError)]
@@ -126,6 +153,28 @@ class TrainedTask(NamedTuple):
                     yield Outcome(None, None, str(example))
                 else:
                     yield Outcome(example, next(predictions))
+
+    def _example(self, item: Any, number: int = 0, tokenize: Tokenizer | None = None) -> Any:
+        """Return an example as it is; parse a text or a tuple of texts."""
+        if isinstance(item, str):
+            return self.parse(item, tokenize)
+        if type(item) is tuple and all(isinstance(text, str) for text in item):
+            names = self.task.inputs
+            if len(item) != len(names):
+                raise TypeError(
+                    f"example {number} has {len(item)} texts; {self.task.name} expects "
+                    f"{len(names)}: {', '.join(names)}"
+                )
+            return self._require_words(
+                self.task.parse_texts(item, tokenize or self.tokenizer()), item
+            )
+        if not _is_example(item):
+            raise TypeError(
+                f"example {number} is {type(item).__name__}; expected a string, or an example as "
+                "returned by `read` or `parse`. Parse a list of tokens first: "
+                'task.parse(" ".join(tokens), task.tokenizer("whitespace")).'
+            )
+        return item
 
     def parse(self, line: str, tokenize: Tokenizer | None = None) -> Any:
         """Parse an unlabeled example from a line of text.
@@ -139,14 +188,16 @@ class TrainedTask(NamedTuple):
         """
         if not isinstance(line, str):
             raise TypeError(
-                f"expected one string, got {type(line).__name__}. For several texts, use "
-                "task.predict(texts)."
+                f"expected one string, got {type(line).__name__}. For several texts, call the task "
+                "with the list: task(texts)."
             )
         if not line.strip():
             raise InputError("expected text, got an empty line")
-        example = self.task.parse(line, tokenize or self.tokenizer())
+        return self._require_words(self.task.parse(line, tokenize or self.tokenizer()), line)
+
+    def _require_words(self, example: Any, source: object) -> Any:
         if not any(self.task.texts(example)):
-            raise InputError(f"no words in {line!r:.60}")
+            raise InputError(f"no words in {source!r:.60}")
         return example
 
     def tokenizer(
@@ -235,7 +286,13 @@ class TrainedTask(NamedTuple):
 
 def _is_example(value: object) -> bool:
     """Return whether a value may be an example, which is a named tuple in most tasks."""
-    return not isinstance(value, str | list | dict | bytes | None) and type(value) is not tuple
+    if isinstance(value, tuple):
+        return _is_named_tuple(value)
+    return not isinstance(value, str | bytes | int | float | list | dict | None)
+
+
+def _is_named_tuple(value: object) -> bool:
+    return isinstance(value, tuple) and type(value) is not tuple
 
 
 def load(
@@ -244,14 +301,16 @@ def load(
     task: Task[Any, Any, Any] | None = None,
     device: str = "auto",
     bilm: str | None = None,
+    precision: Precision | None = None,
 ) -> TrainedTask:
     """Load a trained task.
 
     Args:
         folder: A folder written by `train_task` or `elmore train`.
-        task: The task, if it is not one of `elmore.tasks.TASKS`.
+        task: The task, if it was trained as an object, not by its name.
         device: `auto`, `cpu`, `cuda` or `cuda:1`.
         bilm: Path of the biLM, if it has moved since training.
+        precision: Precision of the biLM, `fp32`, `bf16` or `int8`; by default that of the training.
 
     Raises:
         InputError: If the folder holds no trained task, or the biLM does not fit it.
@@ -279,7 +338,7 @@ def load(
             f"{folder} needs the biLM that it was trained with, {config.elmo.model}, which does "
             "not exist; if the biLM has moved, pass its new path"
         )
-    embedder = load_bilm(config.elmo, device, bilm)
+    embedder = load_bilm(config.elmo, device, bilm, precision)
     expected = facts.get("bilm")  # not in tasks of older versions
     if embedder and expected and embedder.weights_hash != expected:
         raise InputError(
@@ -377,11 +436,17 @@ def assemble(
     return TrainedTask(task, config, labels, model, encode)
 
 
-def load_bilm(config: ElmoConfig, device: str, model: str | None = None) -> Embedder | None:
+def load_bilm(
+    config: ElmoConfig,
+    device: str,
+    model: str | None = None,
+    precision: Precision | None = None,
+) -> Embedder | None:
     """Load `model`, or the biLM that the settings name; return None for a baseline."""
     if config.place == "none":
         return None
-    return load_embedder(model or config.model, device=device, precision=config.precision)
+    precision = precision or config.precision
+    return load_embedder(model or config.model, device=device, precision=precision)
 
 
 def require_examples(examples: list[Any], files: Iterable[Path | str]) -> list[Any]:

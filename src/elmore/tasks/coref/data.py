@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elmore.errors import InputError
-from elmore.tasks.conll2012 import WORD, Document, Row, read_documents
+from elmore.tasks.columns import Row
+from elmore.tasks.conll2012 import WORD, Document, read_documents
 from elmore.tasks.spans import Span
 from elmore.tasks.treebank import unescape
 

@@ -24,12 +24,17 @@ from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
 from elmore.text.tokenize import Tokenization, Tokenizer, choose_tokenization, get_tokenizer
 
+_EXPECTED = (
+    "expected a premise, a tab and a hypothesis, or a JSON object with sentence1 and sentence2"
+)
+
 
 class Entailment(ClassificationTask[EntailmentExample, EntailmentBatch]):
     """Decide whether a premise entails a hypothesis, contradicts it, or neither."""
 
     name = "entailment"
     config = EntailmentConfig
+    inputs = ("premise", "hypothesis")
 
     def read(
         self, path: Path, config: EntailmentConfig, *, training: bool = False
@@ -60,6 +65,10 @@ class Entailment(ClassificationTask[EntailmentExample, EntailmentBatch]):
             "counts": [str(count) for _, count in counts],
         }
 
+    def gold_labels(self, example: EntailmentExample) -> list[str]:
+        """Return the relation."""
+        return [example.label]
+
     def build(self, config: EntailmentConfig, words: Words, labels: Labels) -> ESIM:
         """Return the network."""
         balanced = config.data.class_weights == "balanced"
@@ -79,16 +88,16 @@ class Entailment(ClassificationTask[EntailmentExample, EntailmentBatch]):
     def parse(self, line: str, tokenize: Tokenizer) -> EntailmentExample:
         """Parse `premise<TAB>hypothesis`, or a JSON object as in SNLI."""
         if line.lstrip().startswith("{"):
-            example = parse_pair(parse_json(line), tokenize)
-        else:
-            premise, _, hypothesis = line.partition("\t")
-            example = parse_pair({"sentence1": premise, "sentence2": hypothesis}, tokenize)
-        if not example.premise or not example.hypothesis or line.count("\t") > 1:
-            raise InputError(
-                "expected a premise, a tab and a hypothesis, or a JSON object with sentence1 and "
-                f"sentence2, got {line!r:.60}"
-            )
-        return example
+            return _require_both(parse_pair(parse_json(line), tokenize), line)
+        texts = line.split("\t")
+        if len(texts) != 2:
+            raise InputError(f"{_EXPECTED}, got {line!r:.60}")
+        return self.parse_texts(texts, tokenize)
+
+    def parse_texts(self, texts: Sequence[str], tokenize: Tokenizer) -> EntailmentExample:
+        """Tokenize a premise and a hypothesis."""
+        row = dict(zip(("sentence1", "sentence2"), texts, strict=True))
+        return _require_both(parse_pair(row, tokenize), " ".join(texts))
 
     def show(self, example: EntailmentExample, prediction: ClassProbabilities) -> str:
         """Return the premise, and the predicted class with the hypothesis below it."""
@@ -107,3 +116,9 @@ class Entailment(ClassificationTask[EntailmentExample, EntailmentBatch]):
             "hypothesis": example.hypothesis,
             **class_as_json(prediction),
         }
+
+
+def _require_both(example: EntailmentExample, source: str) -> EntailmentExample:
+    if not example.premise or not example.hypothesis:
+        raise InputError(f"{_EXPECTED}, got {source!r:.60}")
+    return example

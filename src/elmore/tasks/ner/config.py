@@ -2,31 +2,17 @@
 
 from dataclasses import dataclass, field
 
-from elmore.schema import check_ranges
-from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, TextConfig, WordsConfig
 from elmore.tasks.spans import Scheme
+from elmore.tasks.tag.config import TaggerConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaggerConfig:
+class NerTaggerConfig(TaggerConfig):
     """The biLSTM-CRF tagger."""
-
-    hidden: int = 200
-    """Hidden size of each direction of the biLSTM."""
-
-    num_layers: int = 2
-    """Number of biLSTM layers."""
-
-    dropout: float = 0.5
-    """Dropout between the layers and on the output of the biLSTM."""
 
     scheme: Scheme = "iob2"
     """Tagging scheme of predictions; input may use any of the three."""
-
-    def __post_init__(self) -> None:
-        check_ranges(
-            "tagger", self, at_least={"hidden": 1, "num_layers": 1}, below_one=("dropout",)
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,4 +30,5 @@ class NerConfig(TaskConfig):
             epochs=75, batch_size=32, lr=1e-3, lr_patience=3, patience=10
         )
     )
-    tagger: TaggerConfig = field(default_factory=TaggerConfig)
+    data: TextConfig = field(default_factory=TextConfig)
+    tagger: NerTaggerConfig = field(default_factory=NerTaggerConfig)

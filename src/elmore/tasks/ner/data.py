@@ -1,11 +1,12 @@
 """CoNLL columns to sentences with entities: the word in the first column, its tag in the last."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from elmore.errors import InputError
+from elmore.tasks.columns import Row, read_sentences
 from elmore.tasks.spans import LabeledSpan, decode_tags, is_tag
-from elmore.text.lines import read_lines
 
 
 class NerExample(NamedTuple):
@@ -23,21 +24,15 @@ def read_entities(path: Path) -> list[NerExample]:
     Raises:
         InputError: If a line has no tag.
     """
-    examples: list[NerExample] = []
-    tokens: list[str] = []
-    tags: list[str] = []
-    for number, line in enumerate([*read_lines(path), ""], 1):
-        # Split at tabs if there are any, because then a token may contain a space.
-        columns = line.split("\t") if "\t" in line else line.split()
-        if line.strip() and not line.startswith("-DOCSTART-"):
-            if len(columns) < 2 or not columns[0] or not is_tag(columns[-1].strip()):
-                raise InputError(
-                    f"{path}, line {number}: expected a word and, in the last column, a tag such "
-                    f"as O, B-PER or I-PER, got {line!r:.60}"
-                )
-            tokens.append(columns[0])
-            tags.append(columns[-1].strip())
-        elif tokens:
-            examples.append(NerExample(tokens, decode_tags(tags)))
-            tokens, tags = [], []
-    return examples
+    return [_read_sentence(path, rows) for rows in read_sentences(path)]
+
+
+def _read_sentence(path: Path, rows: Sequence[Row]) -> NerExample:
+    for number, columns in rows:
+        if len(columns) < 2 or not columns[0] or not is_tag(columns[-1]):
+            raise InputError(
+                f"{path}, line {number}: expected a word and, in the last column, a tag such "
+                f"as O, B-PER or I-PER, got {' '.join(columns)!r:.60}"
+            )
+    tokens, tags = ([row.columns[column] for row in rows] for column in (0, -1))
+    return NerExample(tokens, decode_tags(tags))

@@ -7,18 +7,18 @@ from typing import Any
 from elmore.errors import InputError
 from elmore.tasks.ner.config import NerConfig
 from elmore.tasks.ner.data import NerExample, read_entities
-from elmore.tasks.ner.model import NerBatch, NerTagger
+from elmore.tasks.ner.model import NerTagger
+from elmore.tasks.scores import scores_by_label, span_confusion_matrix, span_f1
 from elmore.tasks.show import mark_spans
 from elmore.tasks.spans import (
     SpanProbabilities,
     all_tags,
     encode_tags,
-    scores_by_label,
-    span_f1,
     spans_as_json,
     tag_ids,
 )
-from elmore.tasks.task import Labels, Task
+from elmore.tasks.tag.model import TagBatch
+from elmore.tasks.task import Labels, TextTask
 from elmore.tasks.treebank import treebank_tokens
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
@@ -26,7 +26,7 @@ from elmore.text.tokenize import Tokenizer
 from elmore.transfer import to_device
 
 
-class Ner(Task[NerExample, NerBatch, SpanProbabilities]):
+class Ner(TextTask[NerExample, TagBatch, SpanProbabilities]):
     """Find the named entities of a sentence and their types."""
 
     name = "ner"
@@ -54,7 +54,7 @@ class Ner(Task[NerExample, NerBatch, SpanProbabilities]):
 
     def collate(
         self, examples: Sequence[NerExample], encode: WordEncoder, labels: Labels
-    ) -> NerBatch:
+    ) -> TagBatch:
         """Encode sentences and tags."""
         sentences = [example.tokens for example in examples]
         tags = tag_ids(
@@ -64,7 +64,7 @@ class Ner(Task[NerExample, NerBatch, SpanProbabilities]):
             "bioes",
             padding=0,
         )
-        return NerBatch(encode(sentences), to_device(tags, encode.device))
+        return TagBatch(encode(sentences), to_device(tags, encode.device))
 
     def score(
         self, examples: Sequence[NerExample], predictions: Sequence[SpanProbabilities]
@@ -81,6 +81,12 @@ class Ner(Task[NerExample, NerBatch, SpanProbabilities]):
     ) -> dict[str, dict[str, float]]:
         """Return precision, recall, F1 and support of each type."""
         return scores_by_label((example.entities for example in examples), predictions)
+
+    def confusion_matrix(
+        self, examples: Sequence[NerExample], predictions: Sequence[SpanProbabilities]
+    ) -> dict[str, dict[str, int]]:
+        """Return the confusion matrix of entities with equal boundaries; `O` is none."""
+        return span_confusion_matrix((example.entities for example in examples), predictions)
 
     def parse(self, line: str, tokenize: Tokenizer) -> NerExample:
         """Parse a sentence."""

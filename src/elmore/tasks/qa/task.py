@@ -27,6 +27,7 @@ class Qa(Task[QaExample, QaBatch, Answer]):
     name = "qa"
     config = QaConfig
     score_name = "f1"
+    inputs = ("question", "passage")
     has_own_tokenizer = True  # which keeps character offsets
 
     def read(self, path: Path, config: QaConfig, *, training: bool = False) -> list[QaExample]:
@@ -75,9 +76,13 @@ class Qa(Task[QaExample, QaBatch, Answer]):
 
     def parse(self, line: str, tokenize: Tokenizer) -> QaExample:
         """Parse `question<TAB>passage`, or a JSON object with `question` and `context`."""
-        question, passage = map(tokenize_with_offsets, _parse_line(line))
+        return self.parse_texts(_parse_line(line), tokenize)
+
+    def parse_texts(self, texts: Sequence[str], tokenize: Tokenizer) -> QaExample:
+        """Tokenize a question and a passage."""
+        question, passage = map(tokenize_with_offsets, texts)
         if not question.words or not passage.words:
-            raise InputError(f"expected a question and a passage, got {line!r:.60}")
+            raise InputError(f"expected a question and a passage, got {' '.join(texts)!r:.60}")
         return QaExample(question, passage, [], [])
 
     def show(self, example: QaExample, prediction: Answer) -> str:

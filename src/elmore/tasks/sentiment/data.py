@@ -1,16 +1,16 @@
-"""Trees of the Stanford Sentiment Treebank, or labeled lines, to sentences and phrases.
+"""Trees of the Stanford Sentiment Treebank, or labeled sentences, to sentences and phrases.
 
 (4 (2 It) (4 (2 works) (2 .)))      each phrase has a label from 0, very negative, to 4
-positive<TAB>It works.              a label and a sentence, raw or tokenized
-id<TAB>document<TAB>label           a header, then rows, as in NSMC
+positive<TAB>It works.              a label and a sentence; see `elmore.tasks.classify.data`
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from elmore.errors import InputError
+from elmore.tasks.classify.data import read_examples
 from elmore.tasks.spans import LabeledSpan
 from elmore.tasks.treebank import treebank_tokens, unescape
 from elmore.text.lines import read_lines
@@ -22,7 +22,6 @@ SCALE = ("very negative", "negative", "neutral", "positive", "very positive")
 _BINARY = {"very negative": "negative", "very positive": "positive", "neutral": None}
 """Binary class of a five-way class; None excludes it. Classes that are not listed stay."""
 _NAMES = {**{str(n): name for n, name in enumerate(SCALE)}, **{name: name for name in SCALE}}
-_TEXT_COLUMNS = ("text", "sentence", "document", "review")
 _TREE_TOKEN = re.compile(r"[()]|[^ \t()]+")  # not \s: some words contain a no-break space
 
 
@@ -49,7 +48,7 @@ def read_sentiment(
     min_phrase: int = 1,
     tokenize: Tokenizer = str.split,
 ) -> list[SentimentExample]:
-    """Read trees, labeled lines, or a table with a header.
+    """Read trees or labeled sentences: TSV, CSV or JSON lines.
 
     Labels may have any names. Numbers are taken for those of the treebank if all labels of the file
     are on its scale and some are above 2; otherwise they are names, too.
@@ -93,42 +92,20 @@ def _phrases(tree: Tree, min_phrase: int) -> Iterator[LabeledSpan]:
 
 def _read_trees(path: Path, tokenize: Tokenizer) -> Iterator[Tree]:
     """Yield the sentences of a file with their labeled phrases."""
-    for number, line in _read_lines(path):
+    lines = [(n, line) for n, line in enumerate(read_lines(path), 1) if line.strip()]
+    if not lines or not _is_tree(lines[0][1]):
+        for tokens, labels, _ in read_examples(path, tokenize):
+            yield Tree(tokens, [LabeledSpan(labels[0], 0, len(tokens))])
+        return
+    for number, line in lines:
         try:
-            is_tree = line.lstrip().startswith("(")
-            yield parse_tree(line) if is_tree else _parse_labeled(line, tokenize)
+            yield parse_tree(line) if _is_tree(line) else _parse_labeled(line, tokenize)
         except InputError as error:
             raise InputError(f"{path}, line {number}: {error}, got {line!r:.60}") from error
 
 
-def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line numbers and lines; a row of a table becomes a label, a tab and a text.
-
-    Blank lines, and rows without a text, are skipped.
-    """
-    columns: list[int] = []
-    for number, line in enumerate(read_lines(path), 1):
-        cells = line.split("\t")
-        if number == 1:
-            columns = _label_and_text(cells)
-            if columns:
-                continue
-        if columns and line.strip():
-            if len(cells) <= max(columns):
-                raise InputError(
-                    f"{path}, line {number}: expected the columns of the header, got {line!r:.60}"
-                )
-            label, text = (cells[column] for column in columns)
-            line = f"{label}\t{text}" if text.strip() else ""
-        if line.strip():
-            yield number, line
-
-
-def _label_and_text(header: Sequence[str]) -> list[int]:
-    """Return the columns of label and text, or nothing if this is not a header."""
-    names = [name.strip().lower() for name in header]
-    text = next((name for name in _TEXT_COLUMNS if name in names), None)
-    return [names.index("label"), names.index(text)] if text and "label" in names else []
+def _is_tree(line: str) -> bool:
+    return line.lstrip().startswith("(")
 
 
 def _parse_labeled(line: str, tokenize: Tokenizer) -> Tree:

@@ -1,31 +1,22 @@
 """The task of sentiment classification (section 4)."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
-
-from rich.markup import escape
 
 from elmore.errors import InputError
-from elmore.tasks.classes import (
-    ClassificationTask,
-    ClassProbabilities,
-    class_as_json,
-    class_ids,
-    show_class,
-)
+from elmore.tasks.classes import class_ids
+from elmore.tasks.classify.model import ClassifyBatch
+from elmore.tasks.classify.task import TextClassification
 from elmore.tasks.sentiment.config import SentimentConfig
 from elmore.tasks.sentiment.data import SCALE, SentimentExample, read_sentiment
-from elmore.tasks.sentiment.model import BCN, SentimentBatch
 from elmore.tasks.task import Labels
 from elmore.tasks.treebank import treebank_tokens
-from elmore.tasks.words import WordEncoder, Words
+from elmore.tasks.words import WordEncoder
 from elmore.text.sentences import Sentence
-from elmore.text.tokenize import Tokenization, Tokenizer, choose_tokenization, get_tokenizer
+from elmore.text.tokenize import Tokenizer, get_tokenizer
 
 
-class Sentiment(ClassificationTask[SentimentExample, SentimentBatch]):
+class Sentiment(TextClassification[SentimentExample]):
     """Decide how positive or negative a sentence is."""
 
     name = "sentiment"
@@ -42,23 +33,6 @@ class Sentiment(ClassificationTask[SentimentExample, SentimentBatch]):
             min_phrase=config.data.min_phrase,
             tokenize=get_tokenizer(config.data.tokenizer, config.data.language),
         )
-
-    def tokenization(self, config: SentimentConfig) -> Tokenization | None:
-        """Return the tokenization of the training sentences; not in tasks of older versions."""
-        if config.data.language is None:
-            return None
-        return choose_tokenization(None, config.data.tokenizer, config.data.language)
-
-    def with_bilm_language(
-        self, config: SentimentConfig, of_bilm: Tokenization | None
-    ) -> SentimentConfig:
-        """Fill in the tokenizer and the language of the biLM."""
-        chosen = choose_tokenization(of_bilm, config.data.tokenizer, config.data.language)
-        return replace(config, data=replace(config.data, **asdict(chosen)))
-
-    def texts(self, example: SentimentExample) -> Sequence[Sentence]:
-        """Return the sentence."""
-        return [example.tokens]
 
     def vocabulary_texts(self, example: SentimentExample) -> Sequence[Sentence]:
         """Return whole sentences only: the words of a phrase are counted in its sentence."""
@@ -79,15 +53,15 @@ class Sentiment(ClassificationTask[SentimentExample, SentimentBatch]):
             )
         return {"classes": [*filter(seen.__contains__, SCALE), *sorted(seen.difference(SCALE))]}
 
-    def build(self, config: SentimentConfig, words: Words, labels: Labels) -> BCN:
-        """Return the network."""
-        return BCN(config.network, words, labels["classes"])
+    def gold_labels(self, example: SentimentExample) -> list[str]:
+        """Return the class."""
+        return [example.label]
 
     def collate(
         self, examples: Sequence[SentimentExample], encode: WordEncoder, labels: Labels
-    ) -> SentimentBatch:
+    ) -> ClassifyBatch:
         """Encode sentences and classes."""
-        return SentimentBatch(
+        return ClassifyBatch(
             encode([example.tokens for example in examples]),
             class_ids((e.label for e in examples), labels["classes"], encode.device),
         )
@@ -95,16 +69,3 @@ class Sentiment(ClassificationTask[SentimentExample, SentimentBatch]):
     def parse(self, line: str, tokenize: Tokenizer) -> SentimentExample:
         """Parse a sentence."""
         return SentimentExample(treebank_tokens(line, tokenize), "")
-
-    def show(self, example: SentimentExample, prediction: ClassProbabilities) -> str:
-        """Return the predicted class and the sentence."""
-        return f"{show_class(prediction)}  {escape(' '.join(example.tokens))}"
-
-    def as_json(
-        self, example: SentimentExample, prediction: ClassProbabilities, config: SentimentConfig
-    ) -> dict[str, Any]:
-        """Return tokens, the predicted class and all probabilities."""
-        return {
-            "tokens": example.tokens,
-            **class_as_json(prediction),
-        }

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elmore.errors import InputError
-from elmore.tasks.conll2012 import ROLES, WORD, Row, read_documents
+from elmore.tasks.columns import Row
+from elmore.tasks.conll2012 import ROLES, WORD, read_documents
 from elmore.tasks.spans import LabeledSpan
 from elmore.tasks.treebank import unescape
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from elmore.tasks.scores import scores_by_label, span_confusion_matrix, span_f1
 from elmore.tasks.show import mark_spans
 from elmore.tasks.spans import (
     LabeledSpan,
@@ -14,8 +15,6 @@ from elmore.tasks.spans import (
     SpanProbabilities,
     all_tags,
     encode_tags,
-    scores_by_label,
-    span_f1,
     spans_as_json,
     tag_ids,
 )
@@ -87,6 +86,14 @@ class Srl(Task[SrlExample, SrlBatch, SpanProbabilities]):
     ) -> dict[str, dict[str, float]]:
         """Return precision, recall, F1 and support of each role."""
         return scores_by_label((arguments(e.roles) for e in examples), map(arguments, predictions))
+
+    def confusion_matrix(
+        self, examples: Sequence[SrlExample], predictions: Sequence[SpanProbabilities]
+    ) -> dict[str, dict[str, int]]:
+        """Return the confusion matrix of arguments with equal boundaries; `O` is none."""
+        return span_confusion_matrix(
+            (arguments(e.roles) for e in examples), map(arguments, predictions)
+        )
 
     def parse(self, line: str, tokenize: Tokenizer) -> SrlExample:
         """Parse a sentence with its predicate in brackets, as in `She [gave] him a book .`."""

@@ -1,6 +1,6 @@
 """BCN, the biattentive classification network (McCann et al., 2017).
 
-B sentences, T words, K classes, P pieces of a maxout unit, I and O widths of input and output.
+B texts, T words, K classes, P pieces of a maxout unit, I and O widths of input and output.
 """
 
 from itertools import pairwise
@@ -12,23 +12,28 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmore.mix import max_pool, mean_pool
-from elmore.tasks.classes import ClassProbabilities, class_probabilities
+from elmore.tasks.classes import (
+    ClassProbabilities,
+    LabelProbabilities,
+    class_probabilities,
+)
+from elmore.tasks.classify.config import BCNConfig
 from elmore.tasks.modules.attention import dot_attention
 from elmore.tasks.modules.pooling import AttentivePool, min_pool
 from elmore.tasks.modules.rnn import BiLSTM
-from elmore.tasks.sentiment.config import BCNConfig
 from elmore.tasks.task import TaskModel
 from elmore.tasks.words import WordBatch, Words
 
 
-class SentimentBatch(NamedTuple):
-    """Sentences and their classes."""
+class ClassifyBatch(NamedTuple):
+    """Texts and their classes."""
 
     words: WordBatch
-    classes: Int[Tensor, " B"]
+    classes: Int[Tensor, " B"] | Float[Tensor, "B K"]
+    """Indices of classes, or 1 for each class of a text."""
 
 
-class BCN(TaskModel[SentimentBatch, ClassProbabilities]):
+class BCN(TaskModel[ClassifyBatch, ClassProbabilities]):
     """biLSTM, attention of the sentence to itself, biLSTM, pooling, classifier.
 
     w = [word; ELMo]                    ELMo at the input
@@ -60,11 +65,11 @@ class BCN(TaskModel[SentimentBatch, ClassProbabilities]):
             else relu_layers(in_dim, len(classes), dropout=config.dropout)
         )
 
-    def forward(self, batch: SentimentBatch) -> Float[Tensor, ""]:
+    def forward(self, batch: ClassifyBatch) -> Float[Tensor, ""]:
         """Return the cross-entropy, averaged over sentences."""
         return functional.cross_entropy(self._scores(batch.words), batch.classes)
 
-    def predict(self, batch: SentimentBatch) -> list[ClassProbabilities]:
+    def predict(self, batch: ClassifyBatch) -> list[ClassProbabilities]:
         """Return the class probabilities of each sentence."""
         return class_probabilities(self._scores(batch.words), self.classes)
 
@@ -76,6 +81,20 @@ class BCN(TaskModel[SentimentBatch, ClassProbabilities]):
         z = torch.cat([z, at_output], dim=-1)
         pools = (max_pool, mean_pool, min_pool, self.attentive_pool)
         return self.classify(torch.cat([pool(z, words.mask) for pool in pools], dim=-1))
+
+
+class MultiLabelBCN(BCN):
+    """A network whose classes are independent of each other."""
+
+    def forward(self, batch: ClassifyBatch) -> Float[Tensor, ""]:
+        """Return the binary cross-entropy of all classes, averaged over texts and classes."""
+        scores = self._scores(batch.words)
+        return functional.binary_cross_entropy_with_logits(scores, batch.classes)
+
+    def predict(self, batch: ClassifyBatch) -> list[ClassProbabilities]:
+        """Return the probability of each class for each text."""
+        rows = self._scores(batch.words).float().sigmoid().tolist()
+        return [LabelProbabilities(zip(self.classes, row, strict=True)) for row in rows]
 
 
 def relu_layers(in_dim: int, out_dim: int, *, dropout: float) -> nn.Sequential:

@@ -1,0 +1,33 @@
+"""Files in CoNLL columns: one word per line, a blank line after each sentence."""
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from elmore.text.lines import read_lines
+
+
+class Row(NamedTuple):
+    """A word and its annotations."""
+
+    number: int
+    """Line number, for error messages."""
+
+    columns: list[str]
+
+
+def read_sentences(path: Path) -> Iterator[list[Row]]:
+    """Yield the sentences of a file; `-DOCSTART-` lines are skipped."""
+    sentence: list[Row] = []
+    for number, line in enumerate(chain(read_lines(path), [""]), 1):
+        if line.strip() and not line.startswith("-DOCSTART-"):
+            sentence.append(Row(number, split_columns(line)))
+        elif sentence:
+            yield sentence
+            sentence = []
+
+
+def split_columns(line: str) -> list[str]:
+    """Split a line at tabs if there are any, because then a column may contain a space."""
+    return [column.strip() for column in line.split("\t")] if "\t" in line else line.split()

@@ -1,0 +1,1 @@
+"""Tagging: one tag per word, such as parts of speech."""

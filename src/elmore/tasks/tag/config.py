@@ -1,0 +1,68 @@
+"""Settings of tagging; the defaults are those of named-entity recognition."""
+
+from dataclasses import dataclass, field
+
+from elmore.errors import InputError
+from elmore.schema import check_ranges
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, TextConfig, WordsConfig
+from elmore.tasks.tag.data import CONLLU_COLUMNS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TagDataConfig(TextConfig):
+    """Columns of the files, and tokenization of raw text."""
+
+    column: str | int | None = None
+    """Column of the tags: its number, counted from 1, or its name in CoNLL-U, such as `xpos`. By
+    default `upos` in CoNLL-U and the last column of other files."""
+
+    word_column: int | None = None
+    """Column of the words, counted from 1; by default 2 in CoNLL-U and 1 in other files."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.column, str) and self.column not in CONLLU_COLUMNS:
+            raise InputError(
+                f"data.column must be a number or one of {', '.join(CONLLU_COLUMNS)}, got "
+                f"{self.column!r}"
+            )
+        numbers = [name for name in ("column", "word_column") if type(getattr(self, name)) is int]
+        check_ranges("data", self, at_least=dict.fromkeys(numbers, 1))
+        TextConfig.__post_init__(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaggerConfig:
+    """The biLSTM tagger."""
+
+    hidden: int = 200
+    """Hidden size of each direction of the biLSTM."""
+
+    num_layers: int = 2
+    """Number of biLSTM layers."""
+
+    dropout: float = 0.5
+    """Dropout between the layers and on the output of the biLSTM."""
+
+    def __post_init__(self) -> None:
+        check_ranges(
+            "tagger", self, at_least={"hidden": 1, "num_layers": 1}, below_one=("dropout",)
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TagConfig(TaskConfig):
+    """All settings of tagging."""
+
+    words: WordsConfig = field(
+        default_factory=lambda: WordsConfig(train=True, char_filters=128, dropout=0.5)
+    )
+    elmo: ElmoConfig = field(
+        default_factory=lambda: ElmoConfig(place="input", penalty=0.1, dropout=0.25)
+    )
+    training: FitConfig = field(
+        default_factory=lambda: FitConfig(
+            epochs=75, batch_size=32, lr=1e-3, lr_patience=3, patience=10
+        )
+    )
+    data: TagDataConfig = field(default_factory=TagDataConfig)
+    tagger: TaggerConfig = field(default_factory=TaggerConfig)
