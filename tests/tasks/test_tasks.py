@@ -55,10 +55,14 @@ def test_task_of_the_users_own_module(run, tmp_path: Path, monkeypatch: pytest.M
     data = ("--train", "data.tsv", "--dev", "data.tsv", "--no-elmo", "-o", "run")
     settings = ("--set", "training.epochs=1", "--set", "network.hidden=4", "--device", "cpu")
     assert run("train", "my_tasks:TASK", *data, *settings).code == 0
-    assert "accuracy" in run("evaluate", "run", "data.tsv").out
+    own = ("--task", "my_tasks:TASK")
+    assert "accuracy" in run("evaluate", "run", "data.tsv", *own).out
     Path("text.txt").write_text("ONE Two\n")
-    assert json.loads(run("predict", "run", "text.txt").out)["tokens"] == ["one", "two"]
-    assert type(elmore.tasks.load("run", device="cpu").task).__name__ == "Lower"
+    assert json.loads(run("predict", "run", "text.txt", *own).out)["tokens"] == ["one", "two"]
+    trained = elmore.tasks.load("run", task="my_tasks:TASK", device="cpu")
+    assert type(trained.task).__name__ == "Lower"
+    message = "run was trained with a task of yours, my_tasks:TASK; pass it as task"
+    assert_rejected(run("predict", "run", "text.txt"), message)
     assert get_task("my_tasks:Lower").name == "lower"
     for name, message in {
         "my_tasks:NUMBER": "my_tasks:NUMBER is int; expected an elmore.tasks.task.Task",

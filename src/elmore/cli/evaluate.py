@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from elmore.cli.options import Json, Overwrite, TaskPrecision
+from elmore.cli.options import Json, Overwrite, OwnTask, TaskPrecision
 
 
 def evaluate(
@@ -15,6 +15,7 @@ def evaluate(
     file: Path,
     *,
     predictions: Path | None = None,
+    task: OwnTask = None,
     init_bilm: Annotated[str | None, Parameter(alias="-m")] = None,
     device: str = "auto",
     precision: TaskPrecision = None,
@@ -42,7 +43,7 @@ def evaluate(
 
     if predictions:
         refuse_existing(predictions, overwrite=overwrite, inputs=(file, run))
-    trained = load_task(run, device=device, bilm=init_bilm, precision=precision)
+    trained = load_task(run, task=task, device=device, bilm=init_bilm, precision=precision)
     examples = trained.read(file)
     for note in trained.check_labels(examples, str(file)):
         print(f"elmore: {note}", file=sys.stderr)

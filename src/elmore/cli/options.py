@@ -40,6 +40,10 @@ Language = Annotated[
         "en for a new model."
     ),
 ]
+OwnTask = Annotated[
+    str | None,
+    Parameter(help="module:name, for a run that was trained with a task of your own."),
+]
 TaskPrecision = Annotated[
     Literal["fp32", "bf16", "int8"] | None,
     Parameter(

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from elmore.cli.options import Json, ReplaceInvalid, TaskPrecision
+from elmore.cli.options import Json, OwnTask, ReplaceInvalid, TaskPrecision
 from elmore.errors import InputError
 
 
@@ -20,6 +20,7 @@ def predict(
     tokenizer: Literal["moses", "whitespace", "spacy"] | None = None,
     language: str | None = None,
     replace_invalid: ReplaceInvalid = False,
+    task: OwnTask = None,
     init_bilm: Annotated[str | None, Parameter(alias="-m")] = None,
     device: str = "auto",
     precision: TaskPrecision = None,
@@ -50,7 +51,7 @@ def predict(
 
     if file_format == "task" and tokenizer:
         raise InputError("--tokenizer is for --format text only")
-    trained = load_task(run, device=device, bilm=init_bilm, precision=precision)
+    trained = load_task(run, task=task, device=device, bilm=init_bilm, precision=precision)
     # A line typed on a terminal is answered at once; files are processed in batches.
     interactive = str(file) == "-" and sys.stdin.isatty()
     outcomes = trained.outcomes(

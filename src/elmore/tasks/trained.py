@@ -298,7 +298,7 @@ def _is_named_tuple(value: object) -> bool:
 def load(
     folder: Path | str,
     *,
-    task: Task[Any, Any, Any] | None = None,
+    task: str | Task[Any, Any, Any] | None = None,
     device: str = "auto",
     bilm: str | None = None,
     precision: Precision | None = None,
@@ -307,7 +307,8 @@ def load(
 
     Args:
         folder: A folder written by `train_task` or `elmore train`.
-        task: The task, if it was trained as an object, not by its name.
+        task: A task of your own, or its `module:name`. Required for a run that was trained with
+            one, because loading a folder never imports code that the folder names.
         device: `auto`, `cpu`, `cuda` or `cuda:1`.
         bilm: Path of the biLM, if it has moved since training.
         precision: Precision of the biLM, `fp32`, `bf16` or `int8`; by default that of the training.
@@ -321,7 +322,13 @@ def load(
             f"{folder} holds no trained task; expected a folder written by `elmore train`"
         )
     facts = _read_facts(folder / TASK)
-    task = task or get_task(facts["task"])
+    if task is None and ":" in (trained_with := facts["task"]):
+        raise InputError(
+            f"{folder} was trained with a task of yours, {trained_with}; pass it as task (--task "
+            "on the command line), if you trust it"
+        )
+    task = task or facts["task"]
+    task = get_task(task) if isinstance(task, str) else task
     config = read_settings(task.config, RunFolder(folder, TASK).settings)
     saved_words = read_json(folder / WORDS, "the words of a task")
     words = from_mapping(_SavedWords, saved_words, str(folder / WORDS))
