@@ -7,10 +7,12 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
-from elmore.checkpoint.hdf5 import read_hdf5, write_hdf5
+from elmore.checkpoint.hdf5 import read_hdf5, round_for_hdf5, write_hdf5
 from elmore.checkpoint.pretrained import read_pretrained
 from elmore.embedder import Embedder, load
 from elmore.errors import InputError
@@ -103,6 +105,23 @@ def test_round_trip_preserves_weights_and_options(tmp_path: Path) -> None:
     options = json.loads((tmp_path / "again.json").read_text())
     del options["elmore_options_hash"]
     assert options == release.options
+
+
+@given(st.lists(st.floats(-100, 100, width=32), min_size=80, max_size=80))
+def test_rounded_biases_are_close_and_survive_a_round_trip(values: list[float]) -> None:
+    """Oracle: the formula that bilm-tf applies to the stored bias, in NumPy."""
+    bilm = BiLM(BiLMConfig.tiny())
+    size = bilm.config.cell_dim
+    bias = bilm.state_dict()["forward_lstms.0.input.bias"]
+    before = torch.tensor(values).repeat(-(-len(bias) // len(values)))[: len(bias)]
+    bias.copy_(before)
+    round_for_hdf5(bilm)
+    forget = slice(size, 2 * size)
+    stored = bias[forget].numpy() - np.float32(1)
+    np.testing.assert_array_equal(stored + np.float32(1), bias[forget])
+    np.testing.assert_allclose(bias, before, rtol=1e-7, atol=6e-8)
+    bias[forget] = before[forget]
+    assert torch.equal(bias, before)  # the other gates did not change
 
 
 def test_character_table_with_a_padding_row_is_read(tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import elmore
+from elmore.checkpoint.hdf5 import write_hdf5
 from elmore.checkpoint.language_model import read_language_model
 from elmore.errors import InputError
 from elmore.pretrain import loop
@@ -69,6 +71,25 @@ def test_run_lowers_heldout_perplexity_and_writes_a_model(
     assert elmo.provenance["steps"] == summary["steps"]
     saved = read_language_model(tmp_path / "run")
     assert len(saved.vocabulary) == summary["vocabulary"]
+
+
+def test_model_survives_a_round_trip_through_hdf5(
+    text: Path, tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: the hash of the weights, to which a trained task is pinned."""
+    new_model = loop.new_model
+
+    def long_trained_model(*args: Any) -> Any:
+        model, vocabulary = new_model(*args)
+        model.bilm.forward_lstms[0].input.bias.data.normal_()  # initially 1 for the forget gate
+        return model, vocabulary
+
+    monkeypatch.setattr(loop, "new_model", long_trained_model)
+    run, converted = tmp_path / "run", tmp_path / "converted"
+    pretrain([text], run, config, cache=tmp_path / "c", workers=1, device="cpu")
+    converted.mkdir()
+    write_hdf5(elmore.load(run).bilm, converted / "weights.hdf5", converted / "options.json")
+    assert elmore.load(converted).weights_hash == elmore.load(run).weights_hash
 
 
 def test_repeated_run_is_bit_identical(text: Path, tmp_path: Path, config: PretrainConfig) -> None:

@@ -310,9 +310,21 @@ def write_hdf5(
                 value = rule.write(*(state[name] for name in rule.ours))
                 file[rule.theirs] = value.numpy()
                 read_back.update(zip(rule.ours, rule.read(value), strict=True))
-            file.attrs[HASH] = hash_weights(read_back)  # the biases are rounded
+            file.attrs[HASH] = hash_weights(read_back)  # the biases may be rounded
             file.flush()
             temporary.write_bytes(file.id.get_file_image())
+
+
+def round_for_hdf5(bilm: BiLM) -> None:
+    """Round the weights in place, so that HDF5 files preserve them bit for bit.
+
+    Only biases of forget gates change, by the rounding error of subtracting 1 and adding it again.
+    """
+    state = bilm.state_dict()
+    for rule in rules(bilm.config, CELL):
+        value = rule.write(*(state[name] for name in rule.ours))
+        state.update(zip(rule.ours, rule.read(value), strict=True))
+    bilm.load_state_dict(state)
 
 
 def wrote_weights(path: Path) -> bool:

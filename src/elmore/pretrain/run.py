@@ -15,6 +15,7 @@ import torch
 import elmore
 from elmore.atomic import lock
 from elmore.checkpoint.directory import CONFIG, SOFTMAX, VOCABULARY, WEIGHTS, write_directory
+from elmore.checkpoint.hdf5 import round_for_hdf5
 from elmore.embedder import find_device
 from elmore.errors import InputError, MissingExtraError, require
 from elmore.pretrain.config import PretrainConfig
@@ -164,6 +165,7 @@ def finish(
         plot_pretraining(folder.read_metrics("step"), folder.path / PLOT)
     except (InputError, MissingExtraError) as error:
         report({"note": f"no plot of the loss: {error}"})
+    round_for_hdf5(run.model.bilm)  # so that a converted copy has the same hash
     write_directory(
         run.model.bilm,
         folder.path,
