@@ -3,6 +3,7 @@
 import gzip
 import io
 import random
+import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
@@ -66,6 +67,16 @@ def test_file_has_the_vectors_of_embed(
     assert [row.tokens for row in rows] == [elmore.tokenize(line) for line in TEXT.splitlines()]
     for row, vectors in zip(rows, expected, strict=True):
         np.testing.assert_allclose(row.vectors, vectors, atol=1e-6)
+
+
+def test_npz_without_its_last_rows_is_rejected(text: str, embedder: Embedder) -> None:
+    elmore.embed_file(text, "v.npz", model=embedder)
+    with zipfile.ZipFile("v.npz") as intact, zipfile.ZipFile("cut.npz", "w") as cut:
+        cut.comment = intact.comment
+        for name in intact.namelist()[:-2]:
+            cut.writestr(name, intact.read(name))
+    with pytest.raises(elmore.InputError, match="it has 2 of 3 sentences"):
+        list(elmore.read_vectors("cut.npz"))
 
 
 def test_options_are_passed_to_the_model(text: str, model: str) -> None:

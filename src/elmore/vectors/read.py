@@ -112,6 +112,9 @@ def _read_npz(path: Path, row: int | None) -> Iterator[VectorRow]:
         names = [name for name in file.files if not name.endswith(".tokens")]
         if {*file.files} != {f"{i}{part}" for i in range(len(names)) for part in ("", ".tokens")}:
             raise ValueError("arrays are missing")
+        saved = (read_record(path) or {}).get("saved")  # not in files of other programs
+        if saved and saved[0] != len(names):
+            raise ValueError(f"it has {len(names):,} of {saved[0]:,} sentences")
         for name in names if row is None else {f"{row}"}.intersection(names):
             yield VectorRow(int(name), json.loads(str(file[f"{name}.tokens"])), file[name])
 
