@@ -1,7 +1,9 @@
 """Atomic writes. Oracle: the content before the write."""
 
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from elmore.atomic import (
     lock,
     refuse_existing,
     remove_leftovers_in,
+    temporary_folder,
 )
 from elmore.errors import InputError
 
@@ -28,29 +31,35 @@ def test_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
     assert names(tmp_path / "deep") == {"f"}
 
 
-def test_files_are_on_disk_before_they_are_visible(
+def test_files_are_on_disk_before_they_are_visible_and_their_names_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Oracle: the files that are synchronized before the rename."""
+    """Oracle: the files and folders that are synchronized before and after the rename."""
     if not Path("/proc/self/fd").exists():
         pytest.skip("needs /proc")
-    synchronized: set[str] = set()
+    before: set[str] = set()
+    after: set[str] = set()
 
     def fsync(number: int) -> None:
-        assert not any(path.exists() for path in (tmp_path / "f", tmp_path / "d"))
-        synchronized.add(Path(f"/proc/self/fd/{number}").resolve().name)
+        visible = any(path.exists() for path in (tmp_path / "f", tmp_path / "d"))
+        (after if visible else before).add(Path(f"/proc/self/fd/{number}").resolve().name)
 
     monkeypatch.setattr("os.fsync", fsync)
     with atomic_folder(tmp_path / "d") as temporary:
         (temporary / "inner").mkdir()
         (temporary / "config.toml").write_text("x")
         (temporary / "inner" / "weights").write_text("x")
-    assert synchronized == {"config.toml", "weights"}
+        name = temporary.name
+    assert before == {"config.toml", "weights", "inner", name}
+    assert after == {tmp_path.name}
     (tmp_path / "d").rename(tmp_path / "moved")
+    before.clear()
+    after.clear()
     with atomic_file(tmp_path / "f") as temporary:
         temporary.write_text("x")
         name = temporary.name
-    assert name in synchronized
+    assert before == {name}
+    assert after == {tmp_path.name}
 
 
 def test_failed_write_keeps_the_old_content(tmp_path: Path) -> None:
@@ -153,6 +162,74 @@ def test_a_full_disk_is_reported_with_the_path(tmp_path: Path, atomic) -> None:
         raise OSError(28, "No space left on device")
     with pytest.raises(OSError, match=r"No such file.*missing'"), atomic_file(tmp_path / "f"):
         (tmp_path / "missing").read_text()
+
+
+def test_errors_do_not_name_temporary_files(tmp_path: Path) -> None:
+    def errors(file: Path) -> list[OSError]:
+        reason = "No space left on device"
+        return [OSError(28, reason), OSError(28, reason, str(file)), OSError(f"{file}: {reason}")]
+
+    for i in range(3):
+        with (
+            pytest.raises(OSError, match="No space left") as error,
+            atomic_folder(tmp_path / "m") as folder,
+            atomic_file(folder / "weights") as file,
+        ):
+            raise errors(file)[i]
+        assert str(tmp_path / "m" / "weights") in str(error.value)
+        assert ".tmp" not in str(error.value)
+
+
+def test_place_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(OSError, match=r"cannot be written: its parent is a file: .*x.parquet"),
+        lock(tmp_path / "file" / "x.parquet"),
+    ):
+        pass
+    if Path("/proc/self").exists():
+        with (
+            pytest.raises(OSError, match=r"cannot be written: No such file.*: '/proc/x.parquet'"),
+            lock(Path("/proc/x.parquet")),
+        ):
+            pass
+
+
+TEMPORARY = """
+import sys
+from elmore.atomic import temporary_folder
+with temporary_folder() as folder:
+    (folder / "file").touch()
+    print(folder.name, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_temporary_folder_of_a_killed_process_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    others = tmp_path / "elmore-notes"
+    others.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", TEMPORARY], env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as holder:  # fmt: skip
+        assert holder.stdout is not None
+        held = tmp_path / holder.stdout.readline().strip()
+        with temporary_folder() as folder:
+            assert folder.is_dir()
+            assert (held / "file").exists()  # in use
+        assert not folder.exists()
+        holder.kill()
+    assert held.exists()
+    with monkeypatch.context() as as_another_user:
+        as_another_user.setattr("os.getuid", lambda: -1, raising=False)
+        with temporary_folder():
+            assert held.exists()
+    with temporary_folder():
+        assert not held.exists()
+    assert names(tmp_path) == {others.name}
 
 
 def test_a_lock_removes_the_leftovers_of_killed_processes(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Both are written under a temporary name next to their destination and renamed at
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
@@ -82,8 +83,13 @@ def lock(path: Path) -> Iterator[None]:
         InputError: If another process has locked it.
     """
     path = path.resolve()
-    path.parent.mkdir(parents=True, exist_ok=True)
     file = path.parent / f".{path.name}.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()  # `FileLock` takes some errors, as in /proc, for a lock of another process
+    except OSError as error:
+        reason = "its parent is a file" if isinstance(error, FileExistsError) else error.strerror
+        raise OSError(error.errno, f"cannot be written: {reason}", str(path)) from error
     try:
         with FileLock(file, timeout=0):
             try:
@@ -105,10 +111,11 @@ def atomic_file(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary_name(path)
     try:
-        with naming(path):
+        with naming(path, temporary):
             yield temporary
-            _synchronize(temporary)
+            synchronize(temporary)
             temporary.replace(path)
+            synchronize(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -121,10 +128,11 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     previous = temporary.with_suffix(".old")
     temporary.mkdir(parents=True)
     try:
-        with naming(path):
+        with naming(path, temporary):
             yield temporary
-            for file in filter(Path.is_file, temporary.rglob("*")):
-                _synchronize(file)
+            for file in temporary.rglob("*"):
+                synchronize(file)
+            synchronize(temporary)
         if path.exists():
             path.replace(previous)  # rename cannot replace a folder that is not empty
         try:
@@ -133,6 +141,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             if previous.exists():
                 previous.replace(path)
             raise
+        synchronize(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     if previous.exists():
@@ -140,14 +149,45 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Add `path` to errors of the operating system that do not name a file, such as a full disk."""
+def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
+    """Name `path` in errors of the operating system that name no file, such as a full disk.
+
+    It also replaces the name of `temporary`.
+    """
     try:
         yield
     except OSError as error:
         if error.errno and error.filename is None:
             error.filename = str(path)
+        if temporary is not None:
+            old, new = str(temporary), str(path)
+            if error.filename is not None:
+                error.filename = str(error.filename).replace(old, new)
+            error.args = tuple(a.replace(old, new) if isinstance(a, str) else a for a in error.args)
         raise
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a folder for temporary files, which is deleted at the end.
+
+    Folders of processes that were killed are deleted, too.
+    """
+    parent = Path(tempfile.gettempdir())
+    user = os.getuid() if hasattr(os, "getuid") else 0  # Windows has a folder per user
+    for folder in parent.glob(f"elmore-{_TOKEN}"):
+        # Another process may use it, or has just deleted it. `rmtree` refuses links.
+        with suppress(InputError, OSError):
+            if folder.lstat().st_uid == user:
+                with lock(folder):
+                    shutil.rmtree(folder)
+    folder = parent / f"elmore-{secrets.token_hex(4)}"
+    with lock(folder):  # before it exists, so that no other process deletes it
+        folder.mkdir(mode=0o700)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_leftovers(path: Path) -> None:
@@ -169,18 +209,25 @@ def remove_leftovers_in(folder: Path) -> None:
     _delete(folder.rglob(_temporary_pattern("*")))
 
 
+def synchronize(path: Path) -> None:
+    """Write a file, or the names in a folder, to disk."""
+    if path.is_file():
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+    elif os.name != "nt":  # Windows cannot open folders
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 def _delete(paths: Iterable[Path]) -> None:
     for path in list(paths):
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink()
-
-
-def _synchronize(path: Path) -> None:
-    """Write a file to disk, before a rename makes it visible."""
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
 
 
 def _temporary_name(path: Path) -> Path:

@@ -2,13 +2,13 @@
 
 import hashlib
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from lzma import LZMAError
 from pathlib import Path
 
 from elmore.analysis.results import NotAvailableError
+from elmore.atomic import temporary_folder
 from elmore.errors import InputError
 
 _SUFFIXES = ("", ".gz", ".xz", ".tar", ".tar.gz", ".tar.xz")
@@ -36,13 +36,13 @@ def extracted(path: Path) -> Iterator[Path]:
     if path.is_dir():
         yield path
         return
-    with tempfile.TemporaryDirectory(prefix="elmore-") as temporary:
+    with temporary_folder() as temporary:
         try:
             # filter="data" rejects members that would be written outside of the folder.
             shutil.unpack_archive(path, temporary, filter="data")
         except (shutil.ReadError, EOFError, LZMAError, OSError) as error:
             raise InputError(f"{path} is not a readable archive ({error})") from error
-        yield Path(temporary)
+        yield temporary
 
 
 def checksums(paths: Sequence[Path], folder: Path) -> dict[str, str]:

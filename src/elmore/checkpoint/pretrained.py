@@ -1,7 +1,6 @@
 """Load a biLM from a checkpoint directory, released files, an archive, or a model name."""
 
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from lzma import LZMAError
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from elmore.atomic import temporary_folder
 from elmore.bilm.model import BiLM
 from elmore.bilm.softmax import Softmax
 from elmore.checkpoint.directory import (
@@ -154,7 +154,7 @@ def _extracted(path: Path) -> Iterator[Path]:
     if not path.is_file() or not path.name.endswith(_ARCHIVES):
         yield path
         return
-    with tempfile.TemporaryDirectory(prefix="elmore-") as folder:
+    with temporary_folder() as folder:
         try:
             _extract(path, folder)
         except _ARCHIVE_ERRORS as error:
@@ -163,12 +163,12 @@ def _extracted(path: Path) -> Iterator[Path]:
             reason = " ".join(str(error).split())  # tarfile has one line per compression method
             raise InputError(f"{path} is not a readable archive ({reason})") from error
         try:
-            yield Path(folder)
+            yield folder
         except InputError as error:  # name the member of the archive instead of a temporary file
-            raise InputError(str(error).replace(folder, str(path))) from None
+            raise InputError(str(error).replace(str(folder), str(path))) from None
 
 
-def _extract(path: Path, folder: str) -> None:
+def _extract(path: Path, folder: Path) -> None:
     """Extract an archive, unless its files are far larger than those of a model can be."""
     bytes_left = _MAX_COMPRESSION * path.stat().st_size + 10**8
 

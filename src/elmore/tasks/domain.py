@@ -4,11 +4,11 @@ The language model continues training on the task's sentences, without their lab
 task itself is trained.
 """
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from elmore.atomic import temporary_folder
 from elmore.checkpoint.pretrained import find_model
 from elmore.errors import InputError
 from elmore.pretrain.finetune import TRAINING, finetune, read_finetune_config
@@ -56,8 +56,8 @@ def finetune_bilm(
     if folder.complete:  # a resumed run
         return folder.path
     config = read_finetune_config(["text.tokenizer=whitespace", "text.sentences=lines"])
-    with tempfile.TemporaryDirectory(prefix="elmore-") as scratch:
-        text = Path(scratch) / "sentences.txt"
+    with temporary_folder() as scratch:
+        text = scratch / "sentences.txt"
         text.write_text("".join(f"{line}\n" for line in sentences), encoding="utf-8")
         summary = finetune(
             find_model(model),
@@ -68,7 +68,7 @@ def finetune_bilm(
             overwrite=True,
             max_minutes=max_minutes,
             device=device,
-            cache=Path(scratch),
+            cache=scratch,
             workers=1,
         )
     before, after = summary["before"]["average"], summary["heldout"]["average"]

@@ -8,7 +8,6 @@ these parts are converted to the output; an .arrow output of an uninterrupted ru
 """
 
 import json
-import os
 import secrets
 import time
 import zlib
@@ -22,7 +21,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from elmore.atomic import atomic_file, lock, naming, refuse_existing, remove_leftovers_in
+from elmore.atomic import (
+    atomic_file,
+    lock,
+    naming,
+    refuse_existing,
+    remove_leftovers_in,
+    synchronize,
+)
 from elmore.errors import InputError
 from elmore.schema import read_json
 from elmore.vectors.formats import FORMATS, RECORD, batch_crc32
@@ -36,8 +42,6 @@ BATCH_SECONDS = 5.0
 """A batch is also complete after this time, which is about what a killed run loses."""
 QUEUE_BYTES = 2**28
 """Batches that wait for the disk."""
-SYNC_SECONDS = 60.0
-"""A run of this time is synchronized to disk. A shorter one is often faster to repeat."""
 _RUN = "run.json"
 
 
@@ -190,7 +194,6 @@ class _Run:
             record = {"id": secrets.token_hex(8), "settings": settings}
             self._write_record(record)
         saved = self._keep_intact(record["id"])
-        began = time.monotonic()
         number = 1 + int(self._parts()[-1].stem) if saved.rows else 0
         part = self.folder / f"{number:06}.arrow"
         last = saved
@@ -214,9 +217,7 @@ class _Run:
             except BaseException:
                 output.unlink(missing_ok=True)
                 raise
-        if saved.rows or self._path.exists() or time.monotonic() - began > SYNC_SECONDS:
-            with output.open("rb+") as file:
-                os.fsync(file.fileno())  # a power failure must not cost a file that is visible
+        synchronize(output)  # before it is recorded as complete, and becomes visible
         result = {"file": output.name, "rows": last.rows}
         self._write_record({**record, "result": result})
         return result
@@ -225,6 +226,7 @@ class _Run:
         """Move the file to its final place, unless a killed process has; delete the folder."""
         if (self.folder / file).exists():
             (self.folder / file).replace(self._path)
+            synchronize(self._path.parent)
         self.remove()
 
     def remove(self) -> None:
