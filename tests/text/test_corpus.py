@@ -1,7 +1,9 @@
 """Encoded corpora. Oracle: the text tokenized and counted in plain Python."""
 
 import lzma
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -211,18 +213,26 @@ def test_folder_without_corpus_is_rejected(tmp_path: Path) -> None:
         Corpus(tmp_path)
 
 
-# Tokenizes without end in two workers, which inherit standard output.
+# Tokenizes without end in two workers, which inherit standard output and standard error.
 ENCODE = """
 import sys
-from itertools import repeat
 from pathlib import Path
 from elmore.text import corpus
 
+def chunks(*_):
+    yield ["some text"]
+    print("starting", flush=True)
+    while True:
+        yield ["some text"]
+
 if __name__ == "__main__":
-    corpus._read_chunks = lambda *_: repeat(["some text"])
-    for number, _ in enumerate(corpus._encode_files([], corpus.TextConfig(), workers=2)):
-        if number == 20:
-            print("running", flush=True)
+    corpus._read_chunks = chunks
+    try:
+        for number, _ in enumerate(corpus._encode_files([], corpus.TextConfig(), workers=2)):
+            if number == 20:
+                print("running", flush=True)
+    except KeyboardInterrupt:
+        sys.exit(130)
 """
 
 
@@ -231,7 +241,26 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     script.write_text(ENCODE)
     with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
+        assert process.stdout.readline() == b"starting\n"
         assert process.stdout.readline() == b"running\n"
         process.kill()
         # The end of the file: no process has standard output open any more.
         assert process.communicate(timeout=30)[0] == b""
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
+@pytest.mark.parametrize("moment", [b"starting\n", b"running\n"])
+def test_workers_print_no_traceback_on_ctrl_c(tmp_path: Path, moment: bytes) -> None:
+    """A terminal sends SIGINT to the whole process group."""
+    script = tmp_path / "encode.py"
+    script.write_text(ENCODE)
+    with subprocess.Popen(
+        [sys.executable, script],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        while process.stdout.readline() != moment:
+            pass
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode == 130

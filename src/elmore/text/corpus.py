@@ -13,9 +13,10 @@ first V words. Words outside it are still in `words.txt`, because the biLM reads
 import hashlib
 import json
 import os
+import signal
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -23,7 +24,7 @@ from itertools import islice
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from filelock import FileLock
@@ -44,6 +45,7 @@ from elmore.text.tokenize import (
 )
 from elmore.text.vocabulary import UNK_WORD, Vocabulary
 
+T = TypeVar("T")
 Progress = Callable[[Iterator[Any]], Iterator[Any]]
 """Wraps an iterator to show progress, as `tqdm` does."""
 
@@ -267,19 +269,38 @@ def _encode_files(files: Sequence[Path], config: TextConfig, workers: int) -> It
     if workers == 1:
         yield from map(encode, chunks)
         return
-    context = get_context("spawn")
-    with ProcessPoolExecutor(workers, context, initializer=_exit_with_parent) as pool:
+    pool = _Pool(workers, get_context("spawn"), initializer=_init_worker)
+    try:
         yield from prefetch(encode, chunks, ahead=2 * workers, workers=pool)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def _exit_with_parent() -> None:
-    """End this worker process when its parent is killed; the queue would keep it waiting."""
+class _Pool(ProcessPoolExecutor):
+    """Processes that Ctrl-C ends without a traceback; a terminal sends it to them, too."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        if not hasattr(signal, "pthread_sigmask"):  # Windows
+            return super().submit(fn, *args, **kwargs)
+        # This may start a process, which inherits the mask until it calls `_init_worker`.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return super().submit(fn, *args, **kwargs)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _init_worker() -> None:
+    """End this process without a traceback on Ctrl-C, and when its parent is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     parent = parent_process()
 
     def wait() -> None:
         if parent is not None:
             parent.join()
-            os._exit(1)
+            os._exit(1)  # the queue would keep this process waiting
 
     Thread(target=wait, daemon=True).start()
 
