@@ -273,7 +273,9 @@ def test_any_text_can_be_embedded(embedder: Embedder, sentences: list) -> None:
         (7, "expected a list of sentences, got int"),
         (Path("text.txt"), r"got the path text\.txt. To embed a file, use elmore\.embed_file"),
         ([["a"], 7], "sentence 1 is int"),
-        ([["a"], b"abc"], "sentence 1 is bytes; expected a list of tokens"),
+        (np.array("He sat"), "expected a list of sentences, got an array without dimensions"),
+        ([["a"], b"abc"], "sentence 1 is bytes; expected a string, or a list of tokens"),
+        ([None], "sentence 0 is None; expected a string, or a list of tokens"),
         ([["a", None]], "sentence 0, token 1 is NoneType"),
     ],
 )
@@ -450,7 +452,7 @@ def test_embed_rejects_tables(embedder: Embedder, table: object) -> None:
 
 
 def test_sentence_vectors_of_all_layers_are_rejected(embedder: Embedder) -> None:
-    with pytest.raises(InputError, match="layer must be top, average or a number from 0 to 2"):
+    with pytest.raises(InputError, match="layers must be top, average or a number from 0 to 2"):
         embedder.sentence_vectors([["bank"]], layers="all")
 
 
@@ -460,8 +462,10 @@ def test_repr_names_sizes_device_and_precision(embedder: Embedder) -> None:
 
 
 def test_encode_rejects_a_single_string(embedder: Embedder) -> None:
-    with pytest.raises(TypeError, match="got one string"):
+    with pytest.raises(TypeError, match=r"got one string.*Put it in a list: \[sentence\]"):
         embedder.encode("He sat")
+    with pytest.raises(TypeError, match=r"list of words, got one string \('bank'\)"):
+        embedder.word_vectors("bank")
 
 
 def test_urls_are_not_models() -> None:

@@ -266,7 +266,7 @@ class Embedder:
         """Return one vector per sentence: the mean or the maximum over its words."""
         if pool not in ("mean", "max"):
             raise InputError(f"pool must be mean or max, got {pool!r}")
-        check_layer(layers, self.num_layers)
+        check_layer(layers, self.num_layers, "layers")
         reduce = np.mean if pool == "mean" else np.max
         vectors = np.zeros((0, self.dim), dtype=np.float32)
         rows = [
@@ -277,6 +277,11 @@ class Embedder:
 
     def word_vectors(self, words: Sequence[str]) -> Float32[np.ndarray, "N _"]:
         """Return the vectors x_k of words without context: half the width of layer 0."""
+        if isinstance(words, str):
+            raise TypeError(
+                f"expected a list of words, got one string ({words[:40]!r}). Put it in a list: "
+                "[word]."
+            )
         self._runner.engine.check_process()
         with without_autograd(self.device):
             table, rows = self._runner.words.look_up(check_sentence(words, 0))
@@ -344,7 +349,7 @@ class Embedder:
                 tokenize = tokenize or get_tokenizer(self.tokenizer, self.language)
                 yield tokenize(sentence)
             else:
-                yield [*check_sentence(sentence, i)]
+                yield [*check_sentence(sentence, i, or_string=True)]
 
 
 def _copy(bilm: BiLM, vocabulary: Vocabulary | None) -> Pretrained:
@@ -356,7 +361,7 @@ def _check_iterable(sentences: object) -> None:
     if isinstance(sentences, str):
         raise TypeError(
             f"expected a list of sentences, got one string ({sentences[:40]!r}). "
-            "Put it in a list: elmo.embed([sentence])."
+            "Put it in a list: [sentence]."
         )
     if isinstance(sentences, PurePath):
         raise TypeError(
@@ -365,6 +370,8 @@ def _check_iterable(sentences: object) -> None:
         )
     if isinstance(sentences, bytes) or not isinstance(sentences, Iterable):
         raise TypeError(f"expected a list of sentences, got {type(sentences).__name__}")
+    if getattr(sentences, "ndim", 1) == 0:
+        raise TypeError("expected a list of sentences, got an array without dimensions")
     if isinstance(sentences, Mapping) or hasattr(sentences, "columns"):  # yields names of columns
         raise TypeError(
             f"expected a list of sentences, got a {type(sentences).__name__}. Pass the column "
@@ -382,11 +389,11 @@ def check_layers(layers: Layers, num_layers: int) -> None:
         )
 
 
-def check_layer(layer: Layers, num_layers: int) -> None:
+def check_layer(layer: Layers, num_layers: int, argument: str = "layer") -> None:
     """Raise `InputError` unless `layer` gives one vector per word, which `all` does not."""
     if layer not in ("top", "average", *range(num_layers)) or isinstance(layer, bool):
         raise InputError(
-            f"layer must be top, average or a number from 0 to {num_layers - 1}, got {layer!r}"
+            f"{argument} must be top, average or a number from 0 to {num_layers - 1}, got {layer!r}"
         )
 
 

@@ -73,11 +73,21 @@ def test_excerpts_are_aligned_and_contain_whole_words(text: str, excerpt: str) -
         ("[two] [words]", "found 2"),
         ("[put on] a play", "expected one word in the brackets, found 2: put on"),
         ("[ ] a play", "found 0"),
+        ("the [bank]s paid", r"hold a part of the word 'banks'.*: \[banks\]"),
+        ("the un[happy] bank", r"hold a part of the word 'unhappy'.*: \[unhappy\]"),
+        ("[대한민국]의 수도", r"hold a part of the word '대한민국의'.*: \[대한민국의\]"),
     ],
 )
 def test_invalid_query_is_rejected(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        parse_query(text)
+        parse_query(text, language="ko" if "수도" in text else None)
+
+
+@pytest.mark.parametrize(
+    "text", ["The [bank]'s rates.", "([bank])", "bank/[bank]-rates", "[bank]."]
+)
+def test_brackets_may_touch_punctuation(text: str) -> None:
+    assert parse_query(text).word == "bank"
 
 
 def test_query_strings_are_tokenized_like_the_text_of_the_embedder(bilm: BiLM) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 import signal
 import sys
@@ -282,8 +283,8 @@ def limit_of_one_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_time_limit_is_reported(run, conll: Path, tmp_path: Path) -> None:
     data = ("--train", conll, "--dev", conll, "--no-elmo", "--set", "tagger.hidden=4")
     result = run("train", "ner", *data, "-o", tmp_path / "late", "--max-minutes", "9")
-    assert "1 epoch in" in result.out
-    assert ", stopped by --max-minutes; continue with --resume -> " in result.out
+    seconds = r"\d+ s of training, stopped by --max-minutes; continue with --resume"
+    assert re.search(rf"1 epoch in {seconds}; the whole command took \d+ s -> ", result.out)
 
 
 @pytest.mark.usefixtures("limit_of_one_epoch")
@@ -451,7 +452,15 @@ def test_predict_and_evaluate_write_predictions_for_the_format_of_the_task(
     ] == [example.entities for example in gold]
     run("evaluate", "ner", conll, "--predictions", "out.jsonl")
     assert Path("out.jsonl").read_text() == lines
-    assert_rejected(run("evaluate", "ner", conll, "--predictions", "out.jsonl"), "exists already")
+    again = ("evaluate", "ner", conll, "--predictions", "out.jsonl")
+    assert_rejected(run(*again), "exists already")
+    Path("out.jsonl").write_text(lines.splitlines()[0])
+    assert run(*again, "--overwrite").code == 0
+    assert Path("out.jsonl").read_text() == lines
+    for foreign in ("notes\n", '{"text": "a JSON file of somebody"}\n', "7\n", ""):
+        Path("out.jsonl").write_text(foreign)
+        assert_rejected(run(*again, "--overwrite"), "elmore did not write out.jsonl")
+        assert Path("out.jsonl").read_text() == foreign
     assert_rejected(
         run("predict", "ner", conll, "--format", "task", "--tokenizer", "moses"),
         "--tokenizer is for --format text only",
@@ -729,6 +738,29 @@ def test_error_for_a_moved_bilm_asks_for_its_new_path(
         load_task(folder, device="cpu")
     assert_rejected(run("predict", folder, conll), message)
     assert run("predict", folder, conll, "-m", new).code == 0
+    settings = folder / "config.toml"
+    settings.write_text(settings.read_text().replace(str(old), "en-huge"))  # a model package
+    with pytest.raises(InputError, match="en-huge, which is not installed; install its package"):
+        load_task(folder, device="cpu")
+
+
+def test_arguments_of_the_wrong_type_are_named(conll: Path, tmp_path: Path, model: Path) -> None:
+    arguments = {"task": "ner", "output": tmp_path / "run", "train": conll, "dev": conll}
+    for name, wrong, error, message in (
+        ("train", None, TypeError, "train: expected a path or a list of paths, got None"),
+        ("train", [7], TypeError, "train: expected a path, got 7"),
+        ("train", [], InputError, "train: expected at least one file"),
+        ("dev", None, TypeError, "dev: expected a path, got None"),
+        ("output", None, TypeError, "output: expected a path, got None"),
+        ("task", None, TypeError, "task: expected a name or a Task, got None"),
+    ):
+        with pytest.raises(error, match=message):
+            train_task(**{**arguments, name: wrong})
+    embedder = elmore.load(model)
+    with pytest.raises(TypeError, match="bilm: expected the path of a biLM, got Embedder"):
+        load_task(tmp_path / "run", bilm=embedder)
+    with pytest.raises(TypeError, match="expected the folder of a trained task, got Embedder"):
+        load_task(embedder)
 
 
 def test_error_for_a_trained_task_as_a_model_says_how_to_use_it(

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +33,8 @@ def evaluate(
     Args:
         run: Folder written by `elmore train`.
         file: Labeled examples, in the task's standard format.
-        predictions: File for the predictions, one line of JSON per example.
+        predictions: File for the predictions, one line of JSON per example. An existing file is
+            replaced only if its first line looks like a prediction of this task.
         init_bilm: Path of the biLM, if it has moved since training.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
     """
@@ -47,6 +49,10 @@ def evaluate(
     examples = trained.read(file)
     for note in trained.check_labels(examples, str(file)):
         print(f"elmore: {note}", file=sys.stderr)
+    if predictions and predictions.exists():
+        first = Outcome(examples[0], trained.predict(examples[:1])[0])
+        keys = trained.as_json(first).keys()
+        refuse_existing(predictions, overwrite=True, is_own=lambda path: _has_keys(path, keys))
     predicted = trained.predict(examples)
     if predictions:
         outcomes = map(Outcome, examples, predicted)
@@ -55,3 +61,12 @@ def evaluate(
             temporary.write_text("".join(f"{line}\n" for line in records), encoding="utf-8")
     report = trained.report(examples, predicted)
     print(json.dumps(report) if json_output else show_report(report))
+
+
+def _has_keys(path: Path, keys: Collection[str]) -> bool:
+    """Return whether the first line of a file is a JSON object with these keys."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return set(json.loads(file.readline())) == set(keys)
+    except (ValueError, TypeError):
+        return False

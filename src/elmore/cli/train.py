@@ -118,4 +118,7 @@ def train(
         print(f"{part:5} {show_report(report)}")
     limit = ", stopped by --max-minutes; continue with --resume" if summary["cut_short"] else ""
     epochs = "1 epoch" if summary["epochs"] == 1 else f"{summary['epochs']} epochs"
-    print(f"{epochs} in {summary['seconds']:.0f} s{limit} -> {output}")
+    print(
+        f"{epochs} in {summary['seconds']:.0f} s of training{limit}; the whole command took "
+        f"{summary['total_seconds']:.0f} s -> {output}"
+    )

@@ -23,7 +23,12 @@ class TimeLimit:
     @property
     def remaining(self) -> float:
         """Seconds until the limit; negative after it."""
-        return self._start + self.seconds - time.monotonic()
+        return self.seconds - self.elapsed
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since this object was created."""
+        return time.monotonic() - self._start
 
     def require_time(self, items: Iterable[T], total: int, what: str) -> Iterator[T]:
         """Yield the items of a part of the run that has to be completed within the limit.
@@ -46,7 +51,7 @@ class TimeLimit:
             if now - last > seconds_per_item / 2 and now - start > _MIN_SHARE * self.seconds:
                 remaining = seconds_per_item * (total - done) - (now - last)
                 if remaining > self.remaining:
-                    needed = self.seconds - self.remaining + remaining
+                    needed = self.elapsed + remaining
                     raise InputError(
                         f"a limit of {self.seconds / 60:.3g} min is too short: {what} would end "
                         f"after about {needed / 60:.3g} min. Resume the run with a longer limit."

