@@ -30,6 +30,7 @@ from elmore.tasks.trained import TrainedTask
 from elmore.training.checkpoints import read_checkpoint, write_checkpoint
 from elmore.training.interruption import InterruptedRunError
 from tests.cli.conftest import assert_rejected
+from tests.tasks.conftest import SENTENCES
 
 SMALL = [
     "words.dim=16", "words.min_count=1", "words.char_filters=8", "words.dropout=0.1",
@@ -395,10 +396,19 @@ def test_word_vectors_are_saved_with_the_task(conll: Path, tmp_path: Path) -> No
 # Command line
 
 
+@pytest.fixture(scope="module")
+def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "entities.conll").write_text(SENTENCES)
+    train(folder / "ner", folder / "entities.conll", BASELINE)
+    return folder / "ner"
+
+
 @pytest.fixture
-def trained(conll: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainedTask:
+def trained(trained_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainedTask:
+    """A copy in the current folder."""
     monkeypatch.chdir(tmp_path)
-    train(tmp_path / "ner", conll, BASELINE)
+    shutil.copytree(trained_folder, "ner")
     return load_task("ner", device="cpu")
 
 
