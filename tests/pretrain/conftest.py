@@ -35,3 +35,14 @@ def text(tmp_path: Path) -> Path:
 @pytest.fixture
 def config() -> PretrainConfig:
     return read_config(size="tiny", changes=SETTINGS)
+
+
+@pytest.fixture
+def plots() -> None:
+    """Plot the curves of runs, which takes as long as a short run, so that other tests skip it."""
+
+
+@pytest.fixture(autouse=True)
+def _skip_plots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "plots" not in request.fixturenames:
+        monkeypatch.setattr("elmore.pretrain.run.plot_pretraining", lambda *_: None)

@@ -99,8 +99,7 @@ def test_early_stopping_keeps_the_best_weights(
     assert summary["steps"] < 40 * 20 * 7 / 20
 
 
-@pytest.mark.parametrize("has_softmax", [True, False])
-@pytest.mark.parametrize("stop_at", [2, 5])
+@pytest.mark.parametrize(("has_softmax", "stop_at"), [(True, 2), (False, 2), (False, 5)])
 def test_resumed_run_equals_an_uninterrupted_one(
     text: Path,
     domain: Path,
@@ -109,7 +108,10 @@ def test_resumed_run_equals_an_uninterrupted_one(
     has_softmax: bool,
     stop_at: int,
 ) -> None:
-    """The run is interrupted by a real signal in either phase; weights are compared bit for bit."""
+    """The run is interrupted by a real signal, without a softmax in either phase.
+
+    Weights are compared bit for bit.
+    """
     if has_softmax:
         model = tmp_path / "base"
         pretrain([text], model, config, cache=tmp_path / "c", workers=1, device="cpu")

@@ -51,6 +51,7 @@ def assert_equal_runs(a: Path, b: Path) -> None:
     assert metrics[0] == metrics[1]
 
 
+@pytest.mark.usefixtures("plots")
 def test_run_lowers_heldout_perplexity_and_writes_a_model(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:
@@ -146,11 +147,11 @@ main()
 """
 
 
-def command(text: Path, folder: Path, *more: str, **env: object) -> subprocess.CompletedProcess:
+def command(text: Path, folder: Path, **env: object) -> subprocess.CompletedProcess:
     settings = [part for setting in SETTINGS for part in ("--set", setting)]
     args = [
         sys.executable, "-c", COMMAND, "pretrain", str(text), "-o", str(folder), "--size", "tiny",
-        "--cache", str(folder.parent / "c"), "--workers", "1", "--device", "cpu", *settings, *more,
+        "--cache", str(folder.parent / "c"), "--workers", "1", "--device", "cpu", *settings,
     ]  # fmt: skip
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **{k: str(v) for k, v in env.items()}}
     return subprocess.run(args, env=environment, capture_output=True, text=True, check=False)
@@ -161,20 +162,20 @@ def command(text: Path, folder: Path, *more: str, **env: object) -> subprocess.C
     [(signal.SIGTERM, {}), (signal.SIGHUP, {}), (signal.SIGKILL, {"SAVE_AT": 17})],
 )
 def test_resumed_run_is_bit_identical_to_an_uninterrupted_one(
-    text: Path, tmp_path: Path, signum: int, env: dict
+    text: Path, tmp_path: Path, config: PretrainConfig, signum: int, env: dict
 ) -> None:
-    """The run is killed by a real signal and resumed in a new process."""
-    assert command(text, tmp_path / "uninterrupted").returncode == 0
+    """The run is killed by a real signal in another process."""
+    notes: list[dict] = []
+    common = {"cache": tmp_path / "c", "workers": 1, "device": "cpu", "report": notes.append}
     killed = command(text, tmp_path / "killed", STOP_AT=23, SIGNAL=int(signum), **env)
     assert killed.returncode == (-9 if signum == signal.SIGKILL else 130), killed.stderr
     assert checkpoint_files(tmp_path / "killed" / "checkpoints")
     assert not (tmp_path / "killed" / "config.json").exists()
-    rejected = command(text, tmp_path / "killed")
-    assert rejected.returncode == 2
-    assert "exists already" in rejected.stderr
-    resumed = command(text, tmp_path / "killed", "--resume")
-    assert resumed.returncode == 0, resumed.stderr
-    assert f"resuming from step {env.get('SAVE_AT', 24)}" in resumed.stdout
+    with pytest.raises(InputError, match="exists already"):
+        pretrain([text], tmp_path / "killed", config, **common)
+    pretrain([text], tmp_path / "killed", config, resume=True, **common)
+    assert {"note": f"resuming from step {env.get('SAVE_AT', 24)}"} in notes
+    pretrain([text], tmp_path / "uninterrupted", config, **common)
     assert_equal_runs(tmp_path / "uninterrupted", tmp_path / "killed")
 
 

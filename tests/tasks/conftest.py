@@ -66,3 +66,14 @@ def glove(tmp_path: Path) -> Path:
     lines = (f"{word} {' '.join(map(str, row))}" for word, row in zip(words, rows, strict=True))
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+@pytest.fixture
+def plots() -> None:
+    """Plot the curves of runs, which takes as long as a short run, so that other tests skip it."""
+
+
+@pytest.fixture(autouse=True)
+def _skip_plots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "plots" not in request.fixturenames:
+        monkeypatch.setattr("elmore.tasks.train.plot_task", lambda *_: None)

@@ -76,6 +76,7 @@ def test_errors_name_the_line(tmp_path: Path, line: str, message: str) -> None:
         read_entities(tmp_path / "x.conll")
 
 
+@pytest.mark.usefixtures("plots")
 @pytest.mark.parametrize("place", ["none", "input", "both"])
 def test_learns_and_reloads(conll: Path, model: Path, tmp_path: Path, place: str) -> None:
     folder = tmp_path / "run"
@@ -214,6 +215,7 @@ def test_lost_metrics_do_not_change_the_reported_scores(conll: Path, tmp_path: P
     assert summary["scores"] == {"dev": {"f1": 0.9}}
 
 
+@pytest.mark.usefixtures("plots")
 def test_incomplete_line_of_the_metrics_costs_only_the_plot(conll: Path, tmp_path: Path) -> None:
     changes, notes = [*BASELINE, "training.epochs=3"], []
     with pytest.raises(InterruptedRunError):

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -262,7 +263,7 @@ def test_npz_is_a_valid_zip_archive(tmp_path: Path) -> None:
 def test_memory_does_not_grow_with_the_number_of_sentences(tmp_path: Path, suffix: str) -> None:
     """Measures memory held by Python and Arrow per sentence, after the first batches."""
     form = VectorForm(None, 2, "float16")
-    per_batch, allocated = 500, []
+    per_batch, allocated = 250, []
 
     def batches() -> Iterator[pa.RecordBatch]:
         for first in range(0, 16 * per_batch, per_batch):
@@ -273,7 +274,8 @@ def test_memory_does_not_grow_with_the_number_of_sentences(tmp_path: Path, suffi
     tracemalloc.start()
     FORMATS[suffix](tmp_path / f"v{suffix}", form.schema, batches())
     tracemalloc.stop()
-    assert (allocated[-1] - allocated[3]) / (12 * per_batch) < 5  # bytes
+    # Bytes; a checksum of an HDF5 file has 4, the name of a dataset or an array far more.
+    assert (allocated[-1] - allocated[3]) / (12 * per_batch) < 12
 
 
 def test_hdf5_memory_does_not_grow_with_the_number_of_sentences(tmp_path: Path) -> None:
@@ -302,15 +304,16 @@ import numpy as np
 from pathlib import Path
 from elmore.vectors.formats import FORMATS
 from elmore.vectors.rows import VectorForm, VectorRow, to_batch
-path, limit = Path(sys.argv[1]), int(sys.argv[2])
+path, limits = Path(sys.argv[1]), map(int, sys.argv[2:])
 form = VectorForm(None, 4, "float32")
 rows = [VectorRow(i, ["w"] * (i % 9), np.ones((i % 9, 4), np.float32)) for i in range(9000)]
-resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-try:
-    batches = [to_batch(rows[i : i + 99], form) for i in range(0, 9000, 99)]
-    FORMATS[path.suffix](path, form.schema, batches)
-except OSError as error:
-    sys.exit(f"caught {error}")
+for limit in limits:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    try:
+        batches = [to_batch(rows[i : i + 99], form) for i in range(0, 9000, 99)]
+        FORMATS[path.suffix](path, form.schema, batches)
+    except OSError as error:
+        print("caught", error)
 """
 
 
@@ -318,12 +321,11 @@ except OSError as error:
 def test_full_disk_raises_oserror(tmp_path: Path, suffix: str) -> None:
     """A limit on the file size makes writes fail like a full disk."""
     pytest.importorskip("resource")
-    for limit in (100, 50_000, 400_000):
-        command = [sys.executable, "-c", FULL_DISK, str(tmp_path / f"v{suffix}"), str(limit)]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert result.returncode == 1, result.stderr
-        assert result.stderr.startswith("caught")
-        assert "File too large" in result.stderr
+    limits = ("100", "50000", "400000")
+    command = [sys.executable, "-c", FULL_DISK, str(tmp_path / f"v{suffix}"), *limits]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert len(re.findall("^caught .*File too large", result.stdout, re.MULTILINE)) == len(limits)
 
 
 @every_format
