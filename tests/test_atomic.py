@@ -132,6 +132,11 @@ def test_overwrite_replaces_only_folders_of_the_same_kind(tmp_path: Path) -> Non
     refused(tmp_path / "f", r"f has no run.json")
 
 
+def test_names_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"m\\udcff' is not UTF-8. Choose another name"):
+        refuse_existing(tmp_path / "m\udcff", overwrite=False)
+
+
 def test_inputs_are_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").touch()

@@ -41,6 +41,8 @@ def refuse_existing(
         inputs: Files and folders that are read; None is ignored.
         is_own: To write a file, whether elmore wrote the one that exists.
     """
+    if not has_utf8_name(path):  # the libraries that write files could not read them again
+        raise InputError(f"the name {str(path)!r} is not UTF-8. Choose another name.")
     for file in (Path(name) for name in inputs if name is not None):
         if file.exists() and file.resolve().is_relative_to(path.resolve()):
             raise InputError(f"{path} would replace the input {file}. Choose another name.")
@@ -71,6 +73,15 @@ def refuse_existing(
                 f"{path} contains {file.name}, which elmore did not write, so it is not replaced. "
                 "Choose another name, or move that file."
             )
+
+
+def has_utf8_name(path: Path) -> bool:
+    """Return whether a path can be passed to libraries that expect UTF-8."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @contextmanager

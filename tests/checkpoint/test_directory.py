@@ -263,3 +263,14 @@ def test_build_keeps_no_reference_to_its_input(bilm: BiLM) -> None:
 
     build(lambda: BiLM(bilm.config), weights(), "memory")
     assert not any(ref() for ref in yielded)
+
+
+def test_folder_whose_name_is_not_utf8_is_refused(bilm: BiLM, tmp_path: Path) -> None:
+    """The file system may allow such a name, but safetensors does not."""
+    write_directory(bilm, tmp_path / "m")
+    try:
+        renamed = (tmp_path / "m").rename(tmp_path / "m\udcff")
+    except OSError:
+        pytest.skip("the file system does not allow this name")
+    with pytest.raises(InputError, match=r"m\\udcff' is not UTF-8. Rename the folder"):
+        read_directory(renamed)

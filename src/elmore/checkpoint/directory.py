@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import elmore
-from elmore.atomic import atomic_file, atomic_folder, lock, refuse_existing
+from elmore.atomic import atomic_file, atomic_folder, has_utf8_name, lock, refuse_existing
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.bilm.softmax import Softmax
@@ -251,6 +251,8 @@ def _open_tensors(path: Path) -> Iterator[tuple[str, Callable[[], Tensor]]]:
     """Yield the names of the tensors of a safetensors file, and functions that read them."""
     if not path.is_file():  # reading a named pipe would wait for a writer
         raise InputError(f"{path.parent} contains no {path.name}; expected it next to {CONFIG}")
+    if not has_utf8_name(path):  # safetensors cannot open it
+        raise InputError(f"the name {str(path.parent)!r} is not UTF-8. Rename the folder.")
 
     def read(name: str) -> Tensor:
         # Reopened for each tensor: pages that were read count as memory until the file closes.
