@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from elmore.pretrain.config import PretrainConfig, read_config
+from elmore.pretrain.run import pretrain
 
 SETTINGS = [
     "training.streams=4",
@@ -21,10 +22,9 @@ SETTINGS = [
 ]
 
 
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    """Text of a small grammar, which is easy to predict."""
-    path = tmp_path / "text.txt"
+def write_text(folder: Path) -> Path:
+    """Write text of a small grammar, which is easy to predict."""
+    path = folder / "text.txt"
     subjects, verbs = ["the cat", "a dog", "my aunt"], ["sees", "likes"]
     objects = ["it", "them", "us"]
     lines = [f"{s} {v} {o} ." for s in subjects for v in verbs for o in objects]
@@ -33,8 +33,24 @@ def text(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def text(tmp_path: Path) -> Path:
+    return write_text(tmp_path)
+
+
+@pytest.fixture
 def config() -> PretrainConfig:
     return read_config(size="tiny", changes=SETTINGS)
+
+
+@pytest.fixture(scope="session")
+def complete_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of an uninterrupted run with `text` and `config`, for tests that only read it."""
+    folder = tmp_path_factory.mktemp("complete")
+    config = read_config(size="tiny", changes=SETTINGS)
+    pretrain(
+        [write_text(folder)], folder / "run", config, cache=folder / "c", workers=1, device="cpu"
+    )
+    return folder / "run"
 
 
 @pytest.fixture

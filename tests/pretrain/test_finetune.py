@@ -47,19 +47,17 @@ def run(
 
 
 def test_finetuning_lowers_the_perplexity_of_the_domain(
-    text: Path, domain: Path, tmp_path: Path, config: PretrainConfig
+    domain: Path, tmp_path: Path, complete_run: Path
 ) -> None:
-    pretrain([text], tmp_path / "base", config, cache=tmp_path / "c", workers=1, device="cpu")
     heldout = tmp_path / "heldout.txt"
     heldout.write_text("us sees a aunt z it .\nus sees d aunt w it .\n")
-    summary, _ = run(tmp_path / "base", domain, tmp_path / "tuned", heldout=heldout)
+    summary, _ = run(complete_run, domain, tmp_path / "tuned", heldout=heldout)
     assert summary["heldout"]["average"] < 0.5 * summary["before"]["average"]
     sentences = [line.split() for line in heldout.read_text().splitlines()]
-    for folder, when in (("base", "before"), ("tuned", "heldout")):
-        model, vocabulary, *_ = read_language_model(tmp_path / folder)
+    base, tuned = (read_language_model(path) for path in (complete_run, tmp_path / "tuned"))
+    for (model, vocabulary, *_), when in ((base, "before"), (tuned, "heldout")):
         actual = measure_perplexity(model, vocabulary, sentences)
         assert actual.average == pytest.approx(summary[when]["average"], rel=1e-4)
-    base, tuned = (read_language_model(tmp_path / name) for name in ("base", "tuned"))
     assert list(base.vocabulary) == list(tuned.vocabulary)
     assert tuned.provenance["model"]["steps"] > 0
 
@@ -101,20 +99,14 @@ def test_early_stopping_keeps_the_best_weights(
 
 @pytest.mark.parametrize(("has_softmax", "stop_at"), [(True, 2), (False, 2), (False, 5)])
 def test_resumed_run_equals_an_uninterrupted_one(
-    text: Path,
-    domain: Path,
-    tmp_path: Path,
-    config: PretrainConfig,
-    has_softmax: bool,
-    stop_at: int,
+    domain: Path, tmp_path: Path, complete_run: Path, has_softmax: bool, stop_at: int
 ) -> None:
     """The run is interrupted by a real signal, without a softmax in either phase.
 
     Weights are compared bit for bit.
     """
     if has_softmax:
-        model = tmp_path / "base"
-        pretrain([text], model, config, cache=tmp_path / "c", workers=1, device="cpu")
+        model = complete_run
     else:
         model = write_release(tmp_path / "r", VARIANTS["usual"]).weights_file
     settings = read_finetune_config([*CHANGES, "run.log_steps=5"])
@@ -146,11 +138,10 @@ def test_resumed_run_equals_an_uninterrupted_one(
 
 
 def test_another_starting_model_is_refused_on_resume(
-    text: Path, domain: Path, tmp_path: Path, config: PretrainConfig
+    text: Path, domain: Path, tmp_path: Path, config: PretrainConfig, complete_run: Path
 ) -> None:
-    for seed, name in enumerate(("base", "other")):
-        seeded = replace(config, training=replace(config.training, seed=seed))
-        pretrain([text], tmp_path / name, seeded, cache=tmp_path / "c", workers=1, device="cpu")
+    seeded = replace(config, training=replace(config.training, seed=1))
+    pretrain([text], tmp_path / "other", seeded, cache=tmp_path / "c", workers=1, device="cpu")
 
     def interrupt(record: dict) -> None:
         if "loss" in record:
@@ -159,20 +150,15 @@ def test_another_starting_model_is_refused_on_resume(
     settings = read_finetune_config([*CHANGES, "run.log_steps=5"])
     common = {"device": "cpu", "workers": 1, "cache": tmp_path / "c"}
     with pytest.raises(InterruptedRunError):
-        finetune(
-            tmp_path / "base", [domain], tmp_path / "tuned", settings, report=interrupt, **common
-        )
+        finetune(complete_run, [domain], tmp_path / "tuned", settings, report=interrupt, **common)
     with pytest.raises(InputError, match="belongs to another run: its start was"):
         finetune(tmp_path / "other", [domain], tmp_path / "tuned", settings, resume=True, **common)
 
 
-def test_text_outside_the_vocabulary_is_reported(
-    text: Path, tmp_path: Path, config: PretrainConfig
-) -> None:
-    pretrain([text], tmp_path / "base", config, cache=tmp_path / "c", workers=1, device="cpu")
+def test_text_outside_the_vocabulary_is_reported(tmp_path: Path, complete_run: Path) -> None:
     foreign = tmp_path / "foreign.txt"
     foreign.write_text("".join(f"zq{i} zr{i} zs{i} zt{i}\n" for i in range(80)))
-    _, records = run(tmp_path / "base", foreign, tmp_path / "tuned")
+    _, records = run(complete_run, foreign, tmp_path / "tuned")
     [note] = [r["note"] for r in records if "vocabulary" in r.get("note", "")]
     assert note.startswith("100% of the held-out words are not in the vocabulary")
 

@@ -93,10 +93,11 @@ def test_model_survives_a_round_trip_through_hdf5(
     assert elmore.load(converted).weights_hash == elmore.load(run).weights_hash
 
 
-def test_repeated_run_is_bit_identical(text: Path, tmp_path: Path, config: PretrainConfig) -> None:
-    for name in ("a", "b"):
-        pretrain([text], tmp_path / name, config, cache=tmp_path / "c", workers=1, device="cpu")
-    assert_equal_runs(tmp_path / "a", tmp_path / "b")
+def test_repeated_run_is_bit_identical(
+    text: Path, tmp_path: Path, config: PretrainConfig, complete_run: Path
+) -> None:
+    pretrain([text], tmp_path / "run", config, cache=tmp_path / "c", workers=1, device="cpu")
+    assert_equal_runs(tmp_path / "run", complete_run)
 
 
 @pytest.mark.parametrize("accumulate", [2, 4])
@@ -162,7 +163,12 @@ def command(text: Path, folder: Path, **env: object) -> subprocess.CompletedProc
     [(signal.SIGTERM, {}), (signal.SIGHUP, {}), (signal.SIGKILL, {"SAVE_AT": 17})],
 )
 def test_resumed_run_is_bit_identical_to_an_uninterrupted_one(
-    text: Path, tmp_path: Path, config: PretrainConfig, signum: int, env: dict
+    text: Path,
+    tmp_path: Path,
+    config: PretrainConfig,
+    complete_run: Path,
+    signum: int,
+    env: dict,
 ) -> None:
     """The run is killed by a real signal in another process."""
     notes: list[dict] = []
@@ -175,8 +181,7 @@ def test_resumed_run_is_bit_identical_to_an_uninterrupted_one(
         pretrain([text], tmp_path / "killed", config, **common)
     pretrain([text], tmp_path / "killed", config, resume=True, **common)
     assert {"note": f"resuming from step {env.get('SAVE_AT', 24)}"} in notes
-    pretrain([text], tmp_path / "uninterrupted", config, **common)
-    assert_equal_runs(tmp_path / "uninterrupted", tmp_path / "killed")
+    assert_equal_runs(complete_run, tmp_path / "killed")
 
 
 def interrupted_run(text: Path, folder: Path, config: PretrainConfig) -> None:
@@ -200,7 +205,7 @@ def interrupted_run(text: Path, folder: Path, config: PretrainConfig) -> None:
 
 
 def test_damaged_checkpoint_falls_back_to_the_previous_one(
-    text: Path, tmp_path: Path, config: PretrainConfig
+    text: Path, tmp_path: Path, config: PretrainConfig, complete_run: Path
 ) -> None:
     interrupted_run(text, tmp_path / "run", config)
     older, newest = checkpoint_files(tmp_path / "run" / "checkpoints")
@@ -213,10 +218,7 @@ def test_damaged_checkpoint_falls_back_to_the_previous_one(
     assert newest.name in notes[0]
     assert "trying the previous checkpoint" in notes[0]
     assert notes[1] == f"resuming from step {int(older.stem.split('-')[1])}"
-    pretrain(
-        [text], tmp_path / "uninterrupted", config, cache=tmp_path / "c", workers=1, device="cpu"
-    )
-    assert_equal_runs(tmp_path / "uninterrupted", tmp_path / "run")
+    assert_equal_runs(complete_run, tmp_path / "run")
 
 
 def test_second_run_in_the_same_folder_is_refused(
@@ -320,7 +322,7 @@ def test_early_stopping_survives_an_interruption(
 
 
 def test_signal_in_the_last_step_does_not_interrupt_the_run(
-    text: Path, tmp_path: Path, config: PretrainConfig
+    text: Path, tmp_path: Path, config: PretrainConfig, complete_run: Path
 ) -> None:
     def report(record: dict) -> None:
         if record.get("progress") == 1:
@@ -331,8 +333,7 @@ def test_signal_in_the_last_step_does_not_interrupt_the_run(
         report=report,
     )  # fmt: skip
     assert summary["heldout"]
-    pretrain([text], tmp_path / "plain", config, cache=tmp_path / "c", workers=1, device="cpu")
-    assert_equal_runs(tmp_path / "run", tmp_path / "plain")
+    assert_equal_runs(tmp_path / "run", complete_run)
 
 
 def test_existing_run_is_kept_until_its_replacement_is_complete(

@@ -77,8 +77,8 @@ class Pretraining:
         if training.streams > len(self.sentences):
             raise InputError(
                 f"training.streams={training.streams} needs at least {training.streams} "
-                f"sentences; the text has {len(self.sentences)} that are not held out. Use more "
-                "text or fewer streams."
+                f"sentences; the text has {len(self.sentences)} that are not held out, nor equal "
+                "to one that is. Use more text or fewer streams."
             )
         self.heldout = heldout if heldout is not None else held_out
         self.start_hash = hash_weights(start[0].bilm.state_dict()) if start else None
