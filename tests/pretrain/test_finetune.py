@@ -97,17 +97,16 @@ def test_early_stopping_keeps_the_best_weights(
     assert summary["steps"] < 40 * 20 * 7 / 20
 
 
-@pytest.mark.parametrize(("has_softmax", "stop_at"), [(True, 2), (False, 2), (False, 5)])
+@pytest.mark.parametrize(("has_softmax", "stops"), [(True, [2]), (False, [2, 5])])
 def test_resumed_run_equals_an_uninterrupted_one(
-    domain: Path, tmp_path: Path, complete_run: Path, has_softmax: bool, stop_at: int
+    domain: Path, tmp_path: Path, complete_run: Path, has_softmax: bool, stops: list[int]
 ) -> None:
     """The run is interrupted by a real signal, without a softmax in either phase.
 
     Weights are compared bit for bit.
     """
-    if has_softmax:
-        model = complete_run
-    else:
+    model = complete_run
+    if not has_softmax:
         model = write_release(tmp_path / "r", VARIANTS["usual"]).weights_file
     settings = read_finetune_config([*CHANGES, "run.log_steps=5"])
 
@@ -118,23 +117,28 @@ def test_resumed_run_equals_an_uninterrupted_one(
         )  # fmt: skip
         return read_language_model(output).model
 
-    seen: list[dict[str, object]] = []
+    def interrupt_after(count: int) -> Report:
+        seen: list[dict[str, object]] = []
 
-    def interrupt(record: dict[str, object]) -> None:
-        seen.append(record)
-        if len(seen) > stop_at and "loss" in record:
-            signal.raise_signal(signal.SIGTERM)
+        def report(record: dict[str, object]) -> None:
+            seen.append(record)
+            if len(seen) > count and "loss" in record:
+                signal.raise_signal(signal.SIGTERM)
+
+        return report
 
     uninterrupted = tune(tmp_path / "uninterrupted", lambda _: None)
-    with pytest.raises(InterruptedRunError):
-        tune(tmp_path / "resumed", interrupt)
-    with pytest.raises(InputError, match="exists already"):
-        tune(tmp_path / "resumed", lambda _: None)
-    resumed = tune(tmp_path / "resumed", lambda _: None, resume=True)
-    for name, value in uninterrupted.state_dict().items():
-        assert torch.equal(resumed.state_dict()[name], value), name
-    assert not (tmp_path / "resumed" / "softmax").exists()
-    assert not (tmp_path / "resumed" / "checkpoints").exists()
+    for stop in stops:
+        folder = tmp_path / f"{stop}"
+        with pytest.raises(InterruptedRunError):
+            tune(folder, interrupt_after(stop))
+        with pytest.raises(InputError, match="exists already"):
+            tune(folder, lambda _: None)
+        resumed = tune(folder, lambda _: None, resume=True)
+        for name, value in uninterrupted.state_dict().items():
+            assert torch.equal(resumed.state_dict()[name], value), name
+        assert not (folder / "softmax").exists()
+        assert not (folder / "checkpoints").exists()
 
 
 def test_another_starting_model_is_refused_on_resume(
