@@ -225,7 +225,8 @@ def synchronize(path: Path) -> None:
     if path.is_file():
         with path.open("rb+") as file:
             os.fsync(file.fileno())
-    elif os.name != "nt":  # Windows cannot open folders
+        return
+    with suppress(OSError):  # not on Windows, nor on all file systems
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)

@@ -65,6 +65,8 @@ def evaluate(
 
 def _has_keys(path: Path, keys: Collection[str]) -> bool:
     """Return whether the first line of a file is a JSON object with these keys."""
+    if not path.is_file():  # reading a named pipe would wait for a writer
+        return False
     try:
         with path.open(encoding="utf-8") as file:
             return set(json.loads(file.readline())) == set(keys)
