@@ -15,11 +15,13 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
+from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.checkpoint.directory import Dtype as WeightsDtype
 from elmore.checkpoint.directory import new_directory, write_directory
 from elmore.checkpoint.hash import hash_weights
-from elmore.checkpoint.pretrained import Pretrained, read_pretrained
+from elmore.checkpoint.hub import parse_id
+from elmore.checkpoint.pretrained import Pretrained, find_model, read_pretrained
 from elmore.errors import InputError
 from elmore.inference import new_engine
 from elmore.inference.batches import Embedded, Select, SentenceRunner
@@ -50,6 +52,7 @@ _BATCH_BYTES = {"cpu": 3 * 2**23, "cuda": 2**32}  # of all layers in float32
 def load(
     model: Path | str | None = None,
     *,
+    revision: str | None = None,
     options: Path | str | None = None,
     vocab: Path | str | None = None,
     device: Device = "auto",
@@ -61,8 +64,10 @@ def load(
 
     Args:
         model: The name of an installed model, such as `en`; a directory written by elmore,
-            released HDF5 weights, or an archive of either. A file or folder takes precedence over
-            a model of the same name. By default the English model that ships with elmore.
+            released HDF5 weights, or an archive of either; or an id on the Hugging Face Hub,
+            `user/model` or `user/model@revision`. A file or folder takes precedence over a model
+            of the same name. By default the English model that ships with elmore.
+        revision: Branch, tag or commit of a model on the Hugging Face Hub.
         options: The options.json of HDF5 weights; by default the one beside them.
         vocab: The vocabulary of a word-input model.
         device: `auto` uses a GPU if there is one.
@@ -73,8 +78,15 @@ def load(
         language: ISO 639-1 code, for the rules of the tokenizer; by default that of the model's
             training text, or `en` if it is not known.
     """
+    if revision is not None:
+        if model is None or not parse_id(model):
+            raise InputError(
+                f"revision is for models on the Hugging Face Hub, such as user/model, not {model}"
+            )
+        model = f"{model}@{revision}"
+    path = find_model(model)  # once: a later look-up on the Hub may find a newer model
     return Embedder(
-        partial(read_pretrained, model, options=options, vocab=vocab),
+        partial(read_pretrained, path, options=options, vocab=vocab),
         device=device,
         precision=precision,
         tokenizer=tokenizer,
@@ -125,13 +137,7 @@ class Embedder:
         self.vocabulary = read.vocabulary
         self.provenance = provenance or read.provenance
         self.weights_hash = read.weights_hash
-        self._encode_words: EncodeWords
-        if self.config.vocab_size is None:
-            self._encode_words = partial(encode_words, width=self.config.max_characters)
-        elif self.vocabulary is not None:
-            self._encode_words = self.vocabulary.encode_words
-        else:
-            raise InputError("this biLM reads words: pass its vocabulary")
+        self._encode_words = get_word_encoder(self.config, self.vocabulary)
         self._runner = self._new_runner(read.bilm)
 
     def _new_runner(self, bilm: BiLM) -> SentenceRunner:
@@ -252,9 +258,9 @@ class Embedder:
         self._runner.engine.check_process()
 
         def select(every: Float[Tensor, "J N D"]) -> Tensor:
-            return _select(every, layers).to(getattr(torch, dtype))
+            return select_layers(every, layers).to(getattr(torch, dtype))
 
-        return self._runner, select, batch_words or self._batch_words()
+        return self._runner, select, batch_words or default_batch_words(self.config, self.device)
 
     def sentence_vectors(
         self,
@@ -332,12 +338,6 @@ class Embedder:
         self.__dict__.update(state)
         self.refresh()
 
-    def _batch_words(self) -> int:
-        """Return how many words are embedded together: fewer if vectors are wide."""
-        bytes_per_word = 4 * self.num_layers * self.dim
-        kind = self.device.type
-        return max(1, min(_BATCH_WORDS[kind], _BATCH_BYTES[kind] // bytes_per_word))
-
     def _tokenize(self, sentences: Iterable[str | Sentence]) -> Iterator[list[str]]:
         of_model = self.tokenization.language if self.tokenization else None
         return warn_about_script(self._split(sentences), of_model)
@@ -403,12 +403,29 @@ def check_dtype(dtype: str) -> None:
         raise InputError(f"dtype must be float32 or float16, got {dtype!r}")
 
 
-def _select(layers: Float[Tensor, "J N D"], which: Layers) -> Float[Tensor, "*J N D"]:
+def get_word_encoder(config: BiLMConfig, vocabulary: Vocabulary | None) -> EncodeWords:
+    """Return the function that maps words to ids; a word-input biLM needs its vocabulary."""
+    if config.vocab_size is None:
+        return partial(encode_words, width=config.max_characters)
+    if vocabulary is None:
+        raise InputError("this biLM reads words: pass its vocabulary")
+    return vocabulary.encode_words
+
+
+def select_layers(layers: Float[Tensor, "J N D"], which: Layers) -> Float[Tensor, "*J N D"]:
+    """Return all layers, one of them, or their average."""
     if which == "all":
         return layers
     if which == "average":
         return layers.mean(dim=0)
     return layers[-1 if which == "top" else which]
+
+
+def default_batch_words(config: BiLMConfig, device: torch.device) -> int:
+    """Return how many words are embedded together: fewer if vectors are wide."""
+    bytes_per_word = 4 * (config.num_layers + 1) * 2 * config.dim
+    kind = device.type
+    return max(1, min(_BATCH_WORDS[kind], _BATCH_BYTES[kind] // bytes_per_word))
 
 
 def find_device(device: Device) -> torch.device:

@@ -39,6 +39,8 @@ MODEL_TYPE = "elmo"
 
 Dtype = Literal["float32", "float16", "int8"]
 _SHARD, _SHARD_PATTERN = "model-{:05}-of-{:05}.safetensors", "model-?????-of-?????.safetensors"
+MODEL_FILES = (CONFIG, WEIGHTS, _SHARD_PATTERN, SOFTMAX, VOCABULARY)
+"""Patterns of the names of all files of a model."""
 _MAX_TENSORS = 4000  # the largest configuration has fewer; reading time grows with the square
 _SCALE = "_scale"
 _RENAMED = {"step": "weight_scale"}  # in the softmax of the first English model
@@ -58,9 +60,8 @@ def new_directory(
     Raises:
         InputError: If `path` contains anything else.
     """
-    contents = (CONFIG, WEIGHTS, _SHARD_PATTERN, SOFTMAX, VOCABULARY)
     with lock(path):
-        refuse_existing(path, overwrite=overwrite, contents=contents, inputs=inputs)
+        refuse_existing(path, overwrite=overwrite, contents=MODEL_FILES, inputs=inputs)
         if (path / CONFIG).exists():
             read_config(path)  # raises for models of other programs
         with atomic_folder(path) as folder:

@@ -1,4 +1,4 @@
-"""Load a biLM from a checkpoint directory, released files, an archive, or a model name."""
+"""Load a biLM from a checkpoint directory, released files, an archive, a model name or a hub id."""
 
 import tarfile
 import zipfile
@@ -22,6 +22,7 @@ from elmore.checkpoint.directory import (
     read_tokenization,
 )
 from elmore.checkpoint.hash import hash_weights, hash_words
+from elmore.checkpoint.hub import download, parse_id
 from elmore.checkpoint.packages import INCLUDED, find_package, model_packages
 from elmore.errors import InputError
 from elmore.text.tokenize import Tokenization
@@ -67,15 +68,22 @@ class Pretrained(NamedTuple):
 def find_model(model: Path | str | None) -> Path:
     """Return the path of a model: `model` if it exists, else the installed model of that name.
 
+    A model with an id such as `user/model` or `user/model@revision` is downloaded from the Hugging
+    Face Hub, unless it is cached.
+
     Raises:
-        InputError: If the package of that model is broken.
+        InputError: If the package of that model is broken, or it can't be downloaded.
     """
     if model is None:
         return INCLUDED.folder
     if str(model).startswith(("http:", "https:", "s3:")):
         raise InputError(f"{model} is a URL; download the model first and pass its path")
     path = Path(model)
-    if path.exists() or len(path.parts) != 1:
+    if path.exists() or path.name.endswith((*_WEIGHTS, *_ARCHIVES)):
+        return path
+    if hub_id := parse_id(model):
+        return download(hub_id)
+    if len(path.parts) != 1:
         return path
     package = find_package(path.name)
     return package.folder if package else path
@@ -92,8 +100,9 @@ def read_pretrained(
 
     Args:
         model: A checkpoint directory written by elmore; released HDF5 weights; a directory or an
-            archive (zip, tar) that contains either; or the name of an installed model, unless a
-            file or folder has that name. By default `en`, the included English model.
+            archive (zip, tar) that contains either; or, unless a file or folder has that name, the
+            name of an installed model or an id on the Hugging Face Hub, `user/model` or
+            `user/model@revision`. By default `en`, the included English model.
         options: options.json of HDF5 weights; by default the one next to them.
         vocab: Vocabulary file of a word-input model; by default vocab.txt next to the weights.
         with_softmax: Also load the softmax of a language model, if there is one.
@@ -132,11 +141,11 @@ def read_pretrained(
             raise InputError(f"{vocab}: this model reads characters and needs no vocabulary")
         vocabulary, softmax = None, None
         if with_softmax and (folder / SOFTMAX).is_file():
-            vocabulary = _read_vocabulary(folder / VOCABULARY, vocabulary_hash)
+            vocabulary = read_vocabulary(folder / VOCABULARY, vocabulary_hash)
             softmax = read_softmax(folder, len(vocabulary), bilm.config.dim)
         elif size is not None:
             file = Path(vocab) if vocab else folder / VOCABULARY
-            vocabulary = _read_vocabulary(file, vocabulary_hash, size)
+            vocabulary = read_vocabulary(file, vocabulary_hash, size)
         weights_hash = weights_hash or hash_weights(bilm.state_dict())
         return Pretrained(bilm, vocabulary, provenance, softmax, weights_hash, tokenization)
 
@@ -240,7 +249,7 @@ def _find_options(weights: Path) -> Path:
     )
 
 
-def _read_vocabulary(path: Path, expected_hash: str | None, size: int | None = None) -> Vocabulary:
+def read_vocabulary(path: Path, expected_hash: str | None, size: int | None = None) -> Vocabulary:
     """Read the vocabulary of a softmax or, with `size`, of a word-input model."""
     if not path.is_file():
         raise InputError(

@@ -5,7 +5,7 @@ W words of a sentence, N words of a batch, J layers, D width of a vector, both d
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from elmore.bilm.model import BiLMState
 from elmore.inference.engine import Engine, without_autograd
 from elmore.inference.fetch import Fetcher
-from elmore.inference.word_cache import WordCache
+from elmore.inference.word_cache import Word, WordCache
 from elmore.text.sentences import BOS_WORD, EOS_WORD, EncodeWords, add_boundaries
 
 WINDOW_WORDS = 2**20
@@ -33,13 +33,13 @@ class Embedded(NamedTuple):
     vectors: Float[np.ndarray, "..."]
 
 
-class Batch(NamedTuple):
+class Batch(NamedTuple, Generic[Word]):
     """Sentences one after another, as one flat list: creating thousands of lists is slow."""
 
-    words: list[str]
+    words: list[Word]
     lengths: list[int]
 
-    def sentences(self) -> Iterator[list[str]]:
+    def sentences(self) -> Iterator[list[Word]]:
         """Yield the words of each sentence."""
         start = 0
         for length in self.lengths:
@@ -94,7 +94,7 @@ class SentenceRunner:
         batches_per_window = max(1, WINDOW_WORDS // max_words)
         cache, positions = self.words, deque[tuple[int, int]]()
 
-        def batches() -> Iterator[Batch]:
+        def batches() -> Iterator[Batch[str]]:
             nonlocal cache
             end = window_start = 0
             for number, batch in enumerate(split(sentences, max_words)):
@@ -119,7 +119,7 @@ class SentenceRunner:
         """Yield words and vectors, each sentence from the state after the one before it."""
         state: BiLMState | None = None
 
-        def run(batch: Batch) -> Tensor:
+        def run(batch: Batch[str]) -> Tensor:
             nonlocal state
             table, table_rows = self.words.look_up(add_boundaries(batch.words))
             lengths = np.array([len(table_rows)])
@@ -128,12 +128,12 @@ class SentenceRunner:
 
         return self._pipeline(split(sentences, 1), run, select)
 
-    def _run(self, batch: Batch, words: WordCache[str]) -> Float[Tensor, "J N D"]:
+    def _run(self, batch: Batch[str], words: WordCache[str]) -> Float[Tensor, "J N D"]:
         lengths = np.array(batch.lengths, dtype=np.int64)
         return self.engine.run(*words.look_up(batch.words), lengths, self._start)
 
     def _pipeline(
-        self, batches: Iterable[Batch], run: Callable[[Batch], Tensor], select: Select
+        self, batches: Iterable[Batch[str]], run: Callable[[Batch[str]], Tensor], select: Select
     ) -> Iterator[Embedded]:
         """Compute batch after batch while earlier results are copied to the host."""
         pending: deque[Iterator[Embedded]] = deque()
@@ -150,9 +150,9 @@ class SentenceRunner:
                 yield from pending.popleft()
 
 
-def split(sentences: Iterable[Sequence[str]], max_words: int) -> Iterator[Batch]:
+def split(sentences: Iterable[Sequence[Word]], max_words: int) -> Iterator[Batch[Word]]:
     """Group consecutive sentences into batches of about `max_words` words."""
-    words: list[str] = []
+    words: list[Word] = []
     lengths: list[int] = []
     size = 0
     for sentence in sentences:

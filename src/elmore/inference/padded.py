@@ -1,18 +1,20 @@
 """Padded batches through an engine, with the contract of `BiLM.forward`.
 
-B sentences, T tokens, N tokens of all sentences, C characters, J layers, D dim.
+B sentences, T tokens, W words, N tokens of all sentences, C characters, J layers, D dim.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from elmore.bilm.model import BiLMOutput, BiLMState, check_ids
+from elmore.inference.batches import split
 from elmore.inference.engine import Engine, without_autograd
-from elmore.inference.word_cache import WordCache
+from elmore.inference.word_cache import WordCache, id_keys
 from elmore.transfer import to_device
 
 
@@ -39,7 +41,7 @@ class PaddedRunner:
         (B, T), device = mask.shape, self.engine.device
         with without_autograd(device):
             host_mask = mask.cpu().numpy()
-            table, table_rows = self._words.look_up(self._to_keys(ids.cpu().numpy()[host_mask]))
+            table, table_rows = self._words.look_up(id_keys(ids.cpu().numpy()[host_mask]))
             lengths = host_mask.sum(axis=1, dtype=np.int64)
             layers, after = self.engine.run_with_state(table, table_rows, lengths, state)
             tokens = to_device(np.flatnonzero(host_mask), device)
@@ -47,12 +49,47 @@ class PaddedRunner:
             padded.index_copy_(0, tokens, layers.transpose(0, 1))
             return BiLMOutput(padded.unflatten(0, (B, T)).transpose(1, 2), after)
 
-    def _to_keys(self, ids: Int[np.ndarray, "N ..."]) -> Sequence[bytes | int]:
-        """Return a hashable key for each token: its word id, or the bytes of its character ids."""
-        if not self._reads_characters:
-            return ids.tolist()
-        rows = np.ascontiguousarray(ids, dtype=np.uint16)
-        return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0].tolist()
+    def start_state(self, boundaries: Int[Tensor, "2 ..."]) -> BiLMState:
+        """Return the `start` of `run_words`, given the ids of `<S>` and `</S>`."""
+        with without_autograd(self.engine.device):
+            table, table_rows = self._words.look_up(id_keys(boundaries.numpy()))
+            return self.engine.start_state(table[table_rows.tolist()])
+
+    def run_words(
+        self,
+        ids: Int[Tensor, "B W *C"],
+        mask: Bool[Tensor, "B W"],
+        start: BiLMState,
+        *,
+        max_words: int,
+    ) -> Float[Tensor, "J N 2*D"]:
+        """Return the layers of all words of a batch that has no boundary tokens.
+
+        Splits large batches as `Embedder` does, so the layers are bit-equal to those of `embed`.
+
+        Args:
+            ids: Words of independent sentences.
+            mask: Which of them are not padding; N in total.
+            start: What `start_state` returns.
+            max_words: Compute about this many words at once.
+        """
+        check_ids(ids, self.engine.config)
+        self.engine.check_process()
+        device, config = self.engine.device, self.engine.config
+        with without_autograd(device):
+            host_mask = mask.cpu().numpy()
+            keys = id_keys(ids.cpu().numpy()[host_mask])
+            ends = host_mask.sum(axis=1).cumsum().tolist()
+            sentences = (keys[a:b] for a, b in pairwise([0, *ends]))
+            layers = [
+                self.engine.run(*self._words.look_up(words), np.array(lengths), start)
+                for words, lengths in split(sentences, max_words)
+            ]
+            if len(layers) == 1:
+                return layers[0]
+            shape = (config.num_layers + 1, 0, 2 * config.dim)
+            empty = torch.empty(shape, dtype=self.engine.dtype, device=device)
+            return torch.cat([empty, *layers], dim=1)
 
     def _to_ids(self, keys: Sequence[bytes | int]) -> Int[Tensor, "N ..."]:
         if not self._reads_characters:

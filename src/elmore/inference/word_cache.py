@@ -34,7 +34,8 @@ class WordCache(Generic[Word]):
 
     A full table is replaced by an empty one: frequent words are soon cached again, and no
     LRU order is needed. Rows that a caller holds stay valid, because a table is only ever added
-    to.
+    to. Words with equal ids share a row, for example those that are truncated to the same bytes:
+    a cache of words and a cache of ids then encode the same rows together, with equal rounding.
 
     Args:
         engine: What encodes the words.
@@ -52,6 +53,7 @@ class WordCache(Generic[Word]):
         """Remove all words."""
         with self._lock:
             self._rows: dict[Word, int] = {}
+            self._rows_of_ids: dict[bytes | int, int] = {}
             self._table = self._empty_table(0)
             self._filled: torch.cuda.Event | None = None
 
@@ -84,18 +86,32 @@ class WordCache(Generic[Word]):
 
     def _replace_table(self, words: list[Word]) -> None:
         """Start a new table with the words of a call, which may be more than usual."""
-        self._rows = {}
+        self._rows, self._rows_of_ids = {}, {}
         self._table = self._empty_table(max(self._max_rows, len(words)))
         self._add(words)
 
     def _add(self, new: list[Word]) -> None:
-        device = self._engine.device
-        first, end = len(self._rows), len(self._rows) + len(new)
-        self._table[first:end] = self._engine.encode(to_device(self._encode(new), device))
-        if device.type == "cuda":
-            self._filled = torch.cuda.current_stream(device).record_event()
-        self._rows.update(zip(new, range(first, end), strict=True))
+        device, ids = self._engine.device, self._encode(new)
+        keys, rows = id_keys(ids.numpy()), self._rows_of_ids
+        index = dict(zip(keys, range(len(keys)), strict=True))
+        missing = [key for key in index if key not in rows]
+        if missing:
+            vectors = self._engine.encode(to_device(ids[[*map(index.get, missing)]], device))
+            first, end = len(rows), len(rows) + len(missing)
+            self._table[first:end] = vectors
+            if device.type == "cuda":
+                self._filled = torch.cuda.current_stream(device).record_event()
+            rows.update(zip(missing, range(first, end), strict=True))
+        self._rows.update(zip(new, map(rows.__getitem__, keys), strict=True))
 
     def _empty_table(self, rows: int) -> Float[Tensor, "V D"]:
         engine = self._engine
         return torch.empty(rows, engine.config.dim, dtype=engine.dtype, device=engine.device)
+
+
+def id_keys(ids: Int[np.ndarray, "N ..."]) -> Sequence[bytes | int]:
+    """Return a hashable key for each token: its word id, or the bytes of its character ids."""
+    if ids.ndim == 1:
+        return ids.tolist()
+    rows = np.ascontiguousarray(ids, dtype=np.uint16)
+    return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0].tolist()

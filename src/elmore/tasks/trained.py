@@ -345,7 +345,7 @@ def load(
         raise InputError(f"{folder / WEIGHTS} is missing or damaged ({error})") from error
     finetuned = str(folder / FOLDER) if config.elmo.finetune else None
     bilm = bilm or finetuned
-    if config.elmo.place != "none" and not bilm and not find_model(config.elmo.model).exists():
+    if config.elmo.place != "none" and not bilm and not _exists(config.elmo.model):
         raise InputError(
             f"{folder} needs the biLM that it was trained with, {config.elmo.model}, which "
             + (
@@ -418,6 +418,13 @@ def _read_facts(path: Path) -> dict[str, Any]:
     if not isinstance(facts.get("task"), str) or not has_labels:
         raise InputError(f"{path} is damaged: expected the name of a task and its labels")
     return facts
+
+
+def _exists(model: str) -> bool:
+    try:
+        return find_model(model).exists()
+    except InputError:  # not on the Hugging Face Hub either
+        return False
 
 
 def _is_list_of_strings(value: object) -> bool:

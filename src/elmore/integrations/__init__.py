@@ -1,0 +1,1 @@
+"""elmore inside other libraries; each module needs an extra."""
