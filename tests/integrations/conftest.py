@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from huggingface_hub import constants
+from huggingface_hub import constants, file_download
 
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
@@ -42,7 +42,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     with serve_hub() as hub:
         template = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        for module in (constants, file_download):  # the latter until version 1
+            monkeypatch.setattr(module, "HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
         monkeypatch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         yield hub

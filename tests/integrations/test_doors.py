@@ -54,6 +54,7 @@ def open_pipeline(folder: Path) -> Embed:
 
 def open_sentence_transformers(folder: Path) -> Embed:
     model = SentenceTransformer(str(folder), device="cpu")
+    model[0].auto_model.refresh()  # some versions embed a text while they load a model
 
     def embed(texts: list[str]) -> list[np.ndarray]:
         rows = model.encode(texts, output_value=None)

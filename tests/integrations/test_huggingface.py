@@ -299,6 +299,15 @@ def test_frozen_model_takes_changed_weights(model: ElmoModel, tokenizer: ElmoTok
     assert model(**batch).last_hidden_state.any()
 
 
+def test_engine_is_kept_unless_the_weights_move(model: ElmoModel, tokenizer: ElmoTokenizer) -> None:
+    batch = tokenizer(TEXTS[:1], return_tensors="pt")
+    before, engine = model(**batch).last_hidden_state, model._engine
+    model.to("cpu").float()
+    assert model._engine is engine
+    assert torch.equal(model(**batch).last_hidden_state, before)
+    assert model.bfloat16()(**batch).last_hidden_state.dtype == torch.bfloat16
+
+
 def test_model_can_be_pickled(model: ElmoModel, tokenizer: ElmoTokenizer) -> None:
     batch = tokenizer(TEXTS[:1], return_tensors="pt")
     expected = model(**batch).last_hidden_state

@@ -151,8 +151,11 @@ class ElmoModel(PreTrainedModel):
         self._engine = None
 
     def _apply(self, fn: Any, recurse: bool = True) -> "ElmoModel":
-        self.refresh()
-        return super()._apply(fn, recurse)
+        before = [weight.data_ptr() for weight in self.parameters()]
+        super()._apply(fn, recurse)
+        if before != [weight.data_ptr() for weight in self.parameters()]:
+            self.refresh()  # not if the weights stay: some libraries call `to` before each batch
+        return self
 
     def requires_grad_(self, requires_grad: bool = True) -> "ElmoModel":
         """Freeze the model or make it trainable."""
