@@ -62,8 +62,9 @@ class ModelOptions:
     """Which model to load, and how to run it."""
 
     model: Annotated[Path | None, Parameter(alias="-m")] = None
-    """Name of an installed model, a directory, HDF5 weights, or an archive of either; by default
-    en, the included English model."""
+    """Name of an installed model, a directory, HDF5 weights, an archive of either, or an id on the
+    Hugging Face Hub, user/model or user/model@revision; by default en, the included English
+    model."""
 
     options: Path | None = None
     """options.json of HDF5 weights; by default the one next to them."""
