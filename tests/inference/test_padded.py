@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from elmore.errors import InputError
 from elmore.inference import new_engine
@@ -23,6 +24,20 @@ def test_layers_and_state_equal_those_of_the_bilm(case: Case) -> None:
         for a, b in zip(actual.state, expected.state, strict=True):
             torch.testing.assert_close(a.cell, b.cell, rtol=1e-5, atol=1e-5)
         state = random_state(case.bilm.config, len(case.lengths))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("max_words", [1, 10, 1000])
+def test_words_have_the_layers_of_their_sentences(case: Case, max_words: int) -> None:
+    runner = PaddedRunner(new_engine(copy.deepcopy(case.bilm)))
+    ids, mask = case.padded
+    start = runner.start_state(torch.stack([ids[0, 0], ids[0, mask[0].sum() - 1]]))
+    word_mask = F.pad(case.padded.word_mask, (1, 1))
+    actual = runner.run_words(ids, word_mask, start, max_words=max_words)
+    expected = case.words_of(case.expected()[0])
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=5e-6)
+    empty = runner.run_words(ids[:0], mask[:0], start, max_words=max_words)
+    assert empty.shape == (len(expected), 0, expected.shape[2])
 
 
 @torch.no_grad()

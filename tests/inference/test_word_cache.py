@@ -1,6 +1,7 @@
 """The word cache. Oracle: each word encoded separately."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 import torch
@@ -55,6 +56,15 @@ def test_table_grows_only_for_calls_with_too_many_words(
     cache = WordCache(ReferenceEngine(bilm), encode_words)
     assert len(cache.look_up([f"word{n}" for n in range(50)]).table) == 50
     assert len(cache.look_up(["another"]).table) == 10
+
+
+@torch.no_grad()
+def test_words_with_equal_ids_share_a_row(bilm: BiLM) -> None:
+    """Two words that are truncated to the same bytes, in one call and in two."""
+    cache = WordCache(ReferenceEngine(bilm), partial(encode_words, warn=False))
+    first, second, third = (50 * "x" + letter for letter in "abc")
+    assert cache.look_up(["bank", first, second]).table_rows.tolist() == [0, 1, 1]
+    assert cache.look_up([third, "river"]).table_rows.tolist() == [1, 2]
 
 
 @torch.no_grad()

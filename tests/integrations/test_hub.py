@@ -8,6 +8,7 @@ from huggingface_hub import constants
 
 import elmore
 from elmore.checkpoint.hub import HubId, parse_id
+from elmore.cli import app
 from elmore.embedder import Embedder
 from tests.integrations.hub import Files, Hub
 
@@ -31,6 +32,12 @@ def test_model_is_downloaded_once_and_loaded_like_its_directory(
     hub.requests.clear()
     elmore.load(Path("user/elmo"), device="cpu")  # the command line passes a path
     assert [request for request in hub.requests if "resolve" in request] == []
+
+
+def test_commands_take_ids(hub: Hub, files: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.commit("user/elmo", files, "v1")
+    app(["info", "user/elmo@v1"], result_action="return_value")
+    assert "A model for tests." in capsys.readouterr().out
 
 
 def test_revision_selects_a_commit_a_tag_or_a_branch(hub: Hub, files: Files, other: Files) -> None:

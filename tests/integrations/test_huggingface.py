@@ -157,6 +157,8 @@ def test_saved_model_is_read_by_both_libraries(
         again(**batch).last_hidden_state[0],
         torch.from_numpy(expected.embed(TEXTS[:1], layers="top")[0]),
     )
+    model.save_pretrained(tmp_path / "other process", is_main_process=False)
+    assert not (tmp_path / "other process").exists()
     card = (saved / "README.md").read_text()
     assert "library_name: elmore\n" in card
     assert "pipeline_tag: feature-extraction\n" in card

@@ -118,6 +118,11 @@ def write_directory(
         config["vocabulary_hash"] = hash_words(vocabulary)
         with atomic_file(path / VOCABULARY) as temporary:
             vocabulary.write(temporary)
+    write_config(config, path)
+
+
+def write_config(config: Mapping[str, Any], path: Path) -> None:
+    """Write the config.json of a checkpoint directory."""
     with atomic_file(path / CONFIG) as temporary:
         text = json.dumps(config, indent=2, ensure_ascii=False)
         temporary.write_text(text + "\n", encoding="utf-8")

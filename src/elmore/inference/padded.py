@@ -51,9 +51,13 @@ class PaddedRunner:
 
     def start_state(self, boundaries: Int[Tensor, "2 ..."]) -> BiLMState:
         """Return the `start` of `run_words`, given the ids of `<S>` and `</S>`."""
-        with without_autograd(self.engine.device):
+        device = self.engine.device
+        with without_autograd(device):
             table, table_rows = self._words.look_up(id_keys(boundaries.numpy()))
-            return self.engine.start_state(table[table_rows.tolist()])
+            start = self.engine.start_state(table[table_rows.tolist()])
+        if device.type == "cuda":  # threads may use it on streams of their own
+            torch.cuda.current_stream(device).synchronize()
+        return start
 
     def run_words(
         self,

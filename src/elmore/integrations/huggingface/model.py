@@ -4,7 +4,6 @@ B sentences, W words, N words of all sentences, C characters, T tokens, J layers
 """
 
 import copy
-import json
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +18,13 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM, BiLMState
-from elmore.checkpoint.directory import CONFIG, MODEL_FILES, read_config, write_directory
+from elmore.checkpoint.directory import (
+    CONFIG,
+    MODEL_FILES,
+    read_config,
+    write_config,
+    write_directory,
+)
 from elmore.checkpoint.hub import HubId, download
 from elmore.checkpoint.pretrained import CARD, read_pretrained
 from elmore.embedder import (
@@ -39,6 +44,7 @@ from elmore.schema import from_mapping
 from elmore.text.sentences import BOS_WORD, EOS_WORD
 from elmore.text.tokenize import Tokenization
 from elmore.text.vocabulary import Vocabulary
+from elmore.transfer import to_device
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -106,12 +112,11 @@ class ElmoModel(PreTrainedModel):
             attention_mask = is_word(input_ids)
         mask = attention_mask.bool()
         layers = self._run_engine(input_ids, mask) if self.frozen else self._run(input_ids, mask)
-        words = mask.to(layers.device)
+        words = to_device(mask.cpu().flatten().nonzero()[:, 0], layers.device)
 
         def pad(vectors: Float[Tensor, "N D"]) -> Float[Tensor, "B W D"]:
-            padded = vectors.new_zeros(*words.shape, vectors.shape[1])
-            padded[words] = vectors
-            return padded
+            padded = vectors.new_zeros(mask.numel(), vectors.shape[1])
+            return padded.index_copy(0, words, vectors).unflatten(0, mask.shape)
 
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
@@ -230,6 +235,7 @@ class ElmoModel(PreTrainedModel):
     def save_pretrained(
         self,
         save_directory: Path | str,
+        is_main_process: bool = True,
         *,
         push_to_hub: bool = False,
         repo_id: str | None = None,
@@ -241,10 +247,13 @@ class ElmoModel(PreTrainedModel):
 
         Args:
             save_directory: The directory.
+            is_main_process: False in all but one process of a distributed run: do nothing.
             push_to_hub: Also upload it.
             repo_id: Where to; by default the name of the directory.
             kwargs: Arguments of `push_to_hub`; those about files have no effect.
         """
+        if not is_main_process:
+            return
         folder = Path(save_directory)
         self._write(folder, folder.name)
         if push_to_hub:
@@ -263,9 +272,8 @@ class ElmoModel(PreTrainedModel):
                 provenance=getattr(self.config, "provenance", None),
                 tokenization=text and from_mapping(Tokenization, text, "text"),
             )
-            config = read_config(temporary)
-            config |= {"architectures": [type(self).__name__], "layers": self.config.layers}
-            (temporary / CONFIG).write_text(json.dumps(config, indent=2), encoding="utf-8")
+            entries = {"architectures": [type(self).__name__], "layers": self.config.layers}
+            write_config(read_config(temporary) | entries, temporary)
             card = complete_card(self.card, self.config, self.num_parameters(), name)
             (temporary / CARD).write_text(card, encoding="utf-8")
             for pattern in MODEL_FILES:

@@ -3,7 +3,6 @@
 B texts, W words, C characters.
 """
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -21,6 +20,7 @@ from elmore.checkpoint.directory import (
     read_bilm_config,
     read_config,
     read_tokenization,
+    write_config,
 )
 from elmore.checkpoint.pretrained import read_vocabulary
 from elmore.embedder import get_word_encoder
@@ -226,7 +226,7 @@ class ElmoTokenizer(PreTrainedTokenizer):
         folder = Path(save_directory)
         config, vocabulary = folder / CONFIG, folder / VOCABULARY
         if not config.exists():
-            config.write_text(json.dumps(self._config, indent=2), encoding="utf-8")
+            write_config(self._config, folder)
         elif any(read_config(folder).get(key) != self._config.get(key) for key in ("bilm", "text")):
             raise InputError(f"{config} belongs to another model")
         if self._vocabulary is None:
