@@ -76,6 +76,16 @@ class ElmoTokenizer(PreTrainedTokenizer):
         kwargs["pad_token"] = _PAD
         super().__init__(tokenizer=tokenizer, language=language, **kwargs)
 
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> "ElmoTokenizer":
+        """Load the tokenizer of a directory written by elmore, or of a model on the Hub."""
+        try:
+            return super().from_pretrained(*args, **kwargs)
+        except ImportError as error:
+            if isinstance(error.__context__, InputError):  # for which transformers 4 needs protobuf
+                raise error.__context__ from None
+            raise
+
     @property
     def vocab_size(self) -> int:
         """The number of distinct ids: of characters or, for a word-input model, of words."""
