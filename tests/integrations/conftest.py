@@ -34,6 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _empty_caches() -> None:
     """Rounding depends on the words that were encoded before."""
     sklearn._load.cache_clear()
+    sklearn._find.cache_clear()
 
 
 @pytest.fixture(autouse=True)

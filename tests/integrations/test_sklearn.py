@@ -17,6 +17,7 @@ import elmore
 from elmore.embedder import Embedder
 from elmore.integrations import sklearn as integration
 from elmore.integrations.sklearn import ElmoVectorizer
+from tests.integrations.hub import Files, Hub
 
 TEXTS = ["He sat by the bank.", "", "Banks fail", "The bank of the river"]
 # scikit-learn itself runs no check for text input; these use no numbers as input.
@@ -120,3 +121,14 @@ def test_model_that_was_written_again_is_loaded_again(
     np.testing.assert_allclose(
         after, elmore.load(path, device="cpu", tokenizer="whitespace").sentence_vectors(TEXTS)
     )
+
+
+def test_model_on_the_hub_is_looked_up_once(hub: Hub, files: Files, elmo: Embedder) -> None:
+    hub.commit("user/elmo", files, "main")
+    vectorizer = ElmoVectorizer("user/elmo", device="cpu")
+    expected = elmo.sentence_vectors(TEXTS)
+    np.testing.assert_array_equal(vectorizer.fit_transform(TEXTS), expected)
+    hub.commit("user/elmo", {"config.json": b"{}"}, "main")
+    hub.requests.clear()
+    np.testing.assert_array_equal(clone(vectorizer).transform(TEXTS), expected)
+    assert hub.requests == []

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float32
 
+from elmore.checkpoint.hub import parse_id
 from elmore.checkpoint.pretrained import find_model
 from elmore.embedder import Embedder, Precision, load
 from elmore.errors import require
@@ -85,11 +86,14 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self._load().dim
 
     def _load(self) -> Embedder:
-        path = find_model(self.model)
+        path = _find(self.model) if self._is_on_hub() else find_model(self.model)
         files = path.iterdir() if path.is_dir() else [path]
         changed = max((file.stat().st_mtime_ns for file in files if file.exists()), default=0)
         options = (self.device, self.precision, self.tokenizer, self.language)
         return _load(path.resolve(), changed, *options)
+
+    def _is_on_hub(self) -> bool:
+        return bool(self.model and parse_id(self.model) and not Path(self.model).exists())
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -100,6 +104,12 @@ class ElmoVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         tags.input_tags.two_d_array = False
         tags.requires_fit = False
         return tags
+
+
+@lru_cache
+def _find(model: Path | str) -> Path:
+    """Look a model up once per process: a branch on the Hub may move after `fit`."""
+    return find_model(model)
 
 
 @lru_cache(maxsize=1)
