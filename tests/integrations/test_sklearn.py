@@ -62,7 +62,7 @@ def test_transform_gives_sentence_vectors(vectorizer: ElmoVectorizer, elmo: Embe
 
 @pytest.mark.parametrize("texts", ["one text", 5, pd.DataFrame({"text": TEXTS}), np.eye(2)])
 def test_other_input_is_rejected(vectorizer: ElmoVectorizer, texts: object) -> None:
-    with pytest.raises(TypeError, match="expected a list"):
+    with pytest.raises(TypeError, match=r"expected a .*list"):
         vectorizer.transform(texts)
 
 
