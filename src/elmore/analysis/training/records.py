@@ -1,0 +1,121 @@
+"""Records of finished training runs: one small JSON file for each, `runs/NAME.json`."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import elmore
+from elmore.analysis.conditions import source_commit
+from elmore.analysis.data_files import checksums
+from elmore.analysis.training.datasets import Files
+from elmore.analysis.training.run import Plan, TrainingRun
+from elmore.errors import InputError
+from elmore.schema import read_json
+from elmore.tasks import get_task
+from elmore.tasks.domain import FOLDER as FINETUNED_BILM
+from elmore.training.run_folder import RunFolder, write_json
+
+RUNS = "runs"
+_IDENTITY = ("config", "weights_hash", "elmore", "data", "vectors", "quick")
+
+
+class Records:
+    """The records in a folder.
+
+    Args:
+        folder: The folder.
+        plan: The plan of the runs.
+        files: Files of each dataset.
+        data: Folder of all data.
+        vectors: File of word vectors.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        plan: Plan,
+        files: Mapping[str, Files],
+        data: Path,
+        vectors: Path | None,
+    ) -> None:
+        self._folder, self._plan = folder, plan
+        self._vectors_name = vectors.name if vectors else None
+        self._vectors = checksums([vectors], data) if vectors else None
+        self._checksums = cache(lambda dataset: checksums(_distinct(files[dataset]), data))
+
+    def read(self, run: TrainingRun) -> dict[str, Any] | None:
+        """Return the record of a run; None if there is none for these data, settings and biLM."""
+        path = self._path(run)
+        try:
+            record = read_json(path, "a training run")
+            conditions, had_test = record["conditions"], record["run"]["test"]
+        except (InputError, KeyError, TypeError):  # damaged ones are replaced
+            return None
+        now = self._conditions(run)
+        changed = any(conditions.get(name) != now[name] for name in _IDENTITY)
+        return None if changed or run.test > had_test else record
+
+    def write(self, run: TrainingRun, folder: Path, seconds: float) -> dict[str, Any]:
+        """Write and return the record of a run that has finished in this folder."""
+        metrics = read_json(folder / "metrics.json", "the metrics of a run")
+        score = get_task(metrics["task"]).score_name
+        finetuned = folder / FINETUNED_BILM / "summary.json"
+        perplexity = None
+        if finetuned.exists():
+            summary = read_json(finetuned, "the summary of fine-tuning")
+            perplexity = {
+                "before": summary["before"]["average"],
+                "after": summary["heldout"]["average"],
+            }
+        epochs = RunFolder(folder, "task.json").read_metrics("epoch")
+        conditions = {
+            **self._conditions(run),
+            "torch": metrics.pop("torch"),
+            "hardware": metrics.pop("hardware"),
+            "seconds": round(seconds, 1),
+        }
+        record = {
+            "run": {**asdict(run), "settings": dict(run.settings)},
+            "metrics": metrics,
+            "dev_scores": [epoch["dev"][score] for epoch in epochs],
+            "perplexity": perplexity,
+            "conditions": conditions,
+        }
+        write_json(self._path(run), record)
+        return record
+
+    def seconds(self, dataset: str) -> list[float]:
+        """Return the durations of earlier runs on all of a dataset."""
+        paths = self._folder.glob(f"{dataset}-*.json") if self._folder.exists() else ()
+        durations = []
+        for path in paths:
+            try:
+                record = read_json(path, "a training run")
+                of_all_data = record["run"]["share"] == 1 and not record["conditions"]["quick"]
+                durations += [float(record["conditions"]["seconds"])] * of_all_data
+            except (InputError, KeyError, TypeError):
+                continue
+        return durations
+
+    def _path(self, run: TrainingRun) -> Path:
+        return self._folder / f"{run.name}.json"
+
+    def _conditions(self, run: TrainingRun) -> dict[str, Any]:
+        config = asdict(self._plan.config(run))
+        config["words"]["vectors"], config["elmo"]["model"] = self._vectors_name, run.bilm
+        return {
+            "config": json.loads(json.dumps(config)),  # tuples become lists, as in the file
+            "weights_hash": self._plan.bilms[run.bilm].weights_hash if run.bilm else None,
+            "elmore": elmore.__version__,
+            "commit": source_commit(),
+            "data": self._checksums(run.dataset),
+            "vectors": self._vectors,
+            "quick": self._plan.quick,
+        }
+
+
+def _distinct(files: Files) -> list[Path]:
+    return list(dict.fromkeys((*files.train, files.dev, files.test)))

@@ -1,0 +1,249 @@
+"""A training run as a value, and its result."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+from elmore.analysis.training.datasets import DATASETS, Dataset
+from elmore.checkpoint.pretrained import find_model
+from elmore.embedder import Embedder, load
+from elmore.errors import InputError
+from elmore.tasks import get_task
+from elmore.tasks.config import TaskConfig
+from elmore.tasks.train import read_task_config
+
+_QUICK = ("training.epochs=2",)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingRun:
+    """What is trained. Runs with the same name have the same dev scores."""
+
+    dataset: str
+    """Name in `DATASETS`."""
+
+    seed: int
+    bilm: str | None = None
+    """Name of the biLM in the plan; None for the baseline."""
+
+    settings: tuple[tuple[str, Any], ...] = ()
+    """Settings that differ from the defaults for this dataset, by name."""
+
+    share: float = 1.0
+    """Share of the training data."""
+
+    test: bool = False
+    """Whether the test set is scored, once, after training."""
+
+    @property
+    def name(self) -> str:
+        """A name for files, such as `squad-en-place_output-0`."""
+        settings = (f"{name.rpartition('.')[2]}_{value}" for name, value in self.settings)
+        share = [f"share_{self.share:g}"] if self.share < 1 else []
+        words = [self.dataset, self.bilm or "baseline", *settings, *share, str(self.seed)]
+        return re.sub(r"[^\w.-]+", "_", "-".join(words))
+
+
+class Bilm(NamedTuple):
+    """A biLM for training runs."""
+
+    source: str
+    """Its name or path, for `elmore train`."""
+
+    weights_hash: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """Choices that apply to all tables and figures."""
+
+    bilms: Mapping[str, Bilm]
+    """The biLMs by name. Table 1 has a column for each; the others use the first."""
+
+    finetuned: frozenset[str] = frozenset()
+    """Datasets for which Table 1 fine-tunes the biLM on the training text first."""
+
+    settings: tuple[str, ...] = ()
+    """Settings of all runs, such as `training.epochs=3`."""
+
+    seeds: int | None = None
+    """Number of seeds of each run; by default that of the dataset."""
+
+    quick: bool = False
+    """Train for a few epochs on small samples, with one seed."""
+
+    def __post_init__(self) -> None:
+        unknown = self.finetuned - DATASETS.keys()
+        if unknown:
+            raise InputError(
+                f"unknown dataset {min(unknown)!r}; expected any of {', '.join(DATASETS)}"
+            )
+        if self.seeds is not None and self.seeds < 1:
+            raise InputError(f"the number of seeds must be at least 1, got {self.seeds}")
+
+    @property
+    def bilm(self) -> str:
+        """Name of the first biLM."""
+        return next(iter(self.bilms))
+
+    def seeds_of(self, dataset: str) -> range:
+        """Return the seeds for a dataset."""
+        return range(1 if self.quick else self.seeds or DATASETS[dataset].seeds)
+
+    def runs(
+        self,
+        dataset: str,
+        bilm: str | None,
+        *changes: str,
+        share: float = 1.0,
+        test: bool = False,
+    ) -> list[TrainingRun]:
+        """Return a run for each seed.
+
+        Args:
+            dataset: Name of the dataset.
+            bilm: Name of the biLM; None for the baseline.
+            *changes: Settings, such as `elmo.place=output`.
+            share: Share of the training data.
+            test: Score the test set.
+        """
+        placement = () if bilm else ("elmo.place=none",)
+        task, defaults = DATASETS[dataset].task, self._defaults(dataset)
+        before, after = (
+            _flatten(asdict(read_task_config(task, None, [*defaults, *some])))
+            for some in ((), (*self.settings, *changes, *placement))
+        )
+        settings = tuple(
+            (name, value)
+            for name, value in after.items()
+            if value != before[name] and (bilm or not name.startswith("elmo."))
+        )
+        first = TrainingRun(
+            dataset=dataset, seed=0, bilm=bilm, settings=settings, share=share, test=test
+        )
+        return [replace(first, seed=seed) for seed in self.seeds_of(dataset)]
+
+    def table1_runs(self, dataset: str, bilm: str | None) -> list[TrainingRun]:
+        """Return the runs of Table 1, which score the test set."""
+        finetuned = bilm is not None and dataset in self.finetuned
+        changes = ("elmo.finetune=true",) if finetuned else ()
+        return self.runs(dataset, bilm, *changes, test=True)
+
+    def changes(self, run: TrainingRun) -> list[str]:
+        """Return the settings of a run that differ from the defaults of its task."""
+        settings = (f"{name}={json.dumps(value)}" for name, value in run.settings)
+        return [*self._defaults(run.dataset), *settings]
+
+    def config(self, run: TrainingRun) -> TaskConfig:
+        """Return all settings of a run, except for the paths of biLM and word vectors."""
+        placement = [] if run.bilm else ["elmo.place=none"]
+        changes = [*self.changes(run), *placement, f"training.seed={run.seed}"]
+        return read_task_config(DATASETS[run.dataset].task, None, changes)
+
+    def _defaults(self, dataset: str) -> tuple[str, ...]:
+        """Return the settings of all runs on a dataset."""
+        return (*DATASETS[dataset].settings, *(_QUICK if self.quick else ()))
+
+
+def plan_training(
+    source: str,
+    embedder: Embedder,
+    *,
+    compare: Sequence[str] = (),
+    finetuned: Sequence[str] = (),
+    settings: Sequence[str] = (),
+    seeds: int | None = None,
+    quick: bool = False,
+) -> Plan:
+    """Return a plan for a biLM.
+
+    Args:
+        source: Name or path of the biLM.
+        embedder: The same biLM; training runs use its precision.
+        compare: Names or paths of more biLMs.
+        finetuned: See `Plan`.
+        settings: See `Plan`.
+        seeds: See `Plan`.
+        quick: See `Plan`.
+
+    Raises:
+        InputError: If two biLMs have the same name, or an argument is invalid.
+    """
+    bilms = {find_model(source).name: Bilm(source, embedder.weights_hash)}
+    for other in compare:
+        name = find_model(other).name
+        if name in bilms:
+            raise InputError(f"several models are called {name}; rename one of their folders")
+        bilms[name] = Bilm(other, load(other, device="cpu").weights_hash)
+    precision = () if embedder.precision == "fp32" else (f"elmo.precision={embedder.precision}",)
+    return Plan(
+        bilms=bilms,
+        finetuned=frozenset(finetuned),
+        settings=(*precision, *settings),
+        seeds=seeds,
+        quick=quick,
+    )
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested settings by their full names."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flatten(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+class RunResult(NamedTuple):
+    """Scores of a run, in percent, and what it learned."""
+
+    dev: float
+    """Best score on the dev set."""
+
+    test: float | None
+    curve: list[float]
+    """Score on the dev set after each epoch."""
+
+    layer_weights: dict[str, list[float]]
+    """Softmax-normalized weights of the layers, by position: input, output."""
+
+    perplexity: tuple[float, float] | None
+    """Perplexity of the task's text before and after fine-tuning the biLM on it."""
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> "RunResult":
+        """Return the result in the JSON file of a run."""
+        metrics = record["metrics"]
+        score = get_task(metrics["task"]).score_name
+        scores = {split: 100 * values[score] for split, values in metrics["scores"].items()}
+        perplexity = record["perplexity"]
+        return cls(
+            dev=scores["dev"],
+            test=scores.get("test"),
+            curve=[100 * value for value in record["dev_scores"]],
+            layer_weights={place: mix["weights"] for place, mix in metrics["elmo"].items()},
+            perplexity=(perplexity["before"], perplexity["after"]) if perplexity else None,
+        )
+
+
+Results = Mapping[str, RunResult]
+"""Results of finished runs, by the name of the run."""
+
+
+def finished(results: Results, runs: Sequence[TrainingRun]) -> list[RunResult]:
+    """Return the results of those runs that have finished."""
+    return [results[run.name] for run in runs if run.name in results]
+
+
+def dev_scores(results: Results, runs: Sequence[TrainingRun]) -> list[float]:
+    """Return the dev scores of those runs that have finished."""
+    return [result.dev for result in finished(results, runs)]
+
+
+def column_title(dataset: Dataset) -> str:
+    """Return the name of a dataset and of its score."""
+    return f"{dataset.title} ({dataset.score})"

@@ -1,0 +1,209 @@
+"""Training runs in processes of their own, several at a time, within a time limit.
+
+FOLDER/NAME/       an unfinished run, as `elmore train` writes it; its checkpoints resume it
+FOLDER/NAME.log    the output of its process
+"""
+
+import json
+import subprocess
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from elmore.errors import InputError
+
+Show = Callable[[str], None]
+
+_RESERVED = 60.0
+"""Seconds before the time limit at which runs are asked to stop after their epoch."""
+
+_GRACE = 20.0
+"""Seconds that runs get to complete their epoch when the user interrupts them."""
+
+_POLL = 0.1  # seconds
+_ATTEMPTS = 2
+_INVALID_INPUT = 2  # exit code of the command line
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """A run to schedule."""
+
+    name: str
+
+    minutes: float
+    """Expected duration."""
+
+    command: Callable[[Path, bool], list[str]]
+    """Returns the command line, given the folder of the run, and whether the run in it is resumed
+    rather than replaced. SIGTERM makes the command write a checkpoint and exit with an error."""
+
+    finish: Callable[[Path, float], str]
+    """Called with the folder of the finished run and its duration in seconds; returns a message."""
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    folder: Path,
+    *,
+    at_once: int,
+    minutes: float | None = None,
+    environment: Mapping[str, str] | None = None,
+    show: Show = lambda _: None,
+) -> dict[str, str]:
+    """Run jobs in their order, and return the reasons why some have not finished.
+
+    A job that fails gets a second attempt, unless its input is invalid: it resumes from its
+    checkpoints or, if that is what has failed, starts from the beginning.
+
+    With a time limit, a job that is not expected to finish in time is left for a later call, unless
+    it would not fit into a call of this length either. Jobs that are stopped, by the limit or
+    because this function is interrupted, resume from their checkpoints in the next call.
+
+    Args:
+        jobs: The jobs.
+        folder: Folder for unfinished runs.
+        at_once: Maximum number of jobs that run at the same time.
+        minutes: Time limit for all jobs together.
+        environment: Environment variables of the jobs.
+        show: Called with messages about the progress.
+    """
+    start = time.monotonic()
+    folder.mkdir(parents=True, exist_ok=True)
+    waiting, running = deque(jobs), list[_Process]()
+    attempts, problems = Counter[str](), dict[str, str]()
+    cannot_resume: set[str] = set()
+
+    def fail(job: Job, reason: str) -> None:
+        problems[job.name] = f"failed: {reason}"
+        show(f"{job.name}: {problems[job.name]}")
+
+    def remaining() -> float | None:
+        return minutes and minutes - (time.monotonic() - start + _RESERVED) / 60
+
+    try:
+        while waiting or running:
+            while waiting and len(running) < at_once:
+                job, left = waiting.popleft(), remaining()
+                if left is not None and not _fits(job, folder / job.name, left, minutes or 0):
+                    problems[job.name] = "not finished: too little time left"
+                    continue
+                resume = job.name not in cannot_resume and _is_resumable(folder / job.name)
+                try:
+                    running.append(_Process(job, folder, environment, resume=resume))
+                    attempts[job.name] += 1
+                except (InputError, OSError) as error:  # of its data
+                    fail(job, str(error))
+            time.sleep(_POLL)
+            left = remaining()
+            time_is_up = left is not None and left <= 0
+            if time_is_up:
+                _stop(running, _RESERVED)
+            for process in [process for process in running if process.ended]:
+                running.remove(process)
+                name = process.job.name
+                if not process.failed:
+                    problems.pop(name, None)
+                    show(f"{name}: {process.job.finish(process.folder, process.seconds)}")
+                    process.log.unlink()
+                elif time_is_up:
+                    problems[name] = "not finished: stopped by the time limit"
+                    show(f"{name}: stopped by the time limit; the next call resumes it")
+                else:
+                    fail(process.job, process.last_line())
+                    if process.resumed:
+                        cannot_resume.add(name)
+                    if attempts[name] < _ATTEMPTS and process.is_worth_a_retry:
+                        waiting.append(process.job)
+    finally:
+        _stop(running, _GRACE)
+    return problems
+
+
+class _Process:
+    """A job that runs."""
+
+    def __init__(
+        self, job: Job, folder: Path, environment: Mapping[str, str] | None, *, resume: bool
+    ) -> None:
+        self.job, self.folder, self.resumed = job, folder / job.name, resume
+        self.log = folder / f"{job.name}.log"
+        command = job.command(self.folder, resume)
+        self._start = time.monotonic() - (_seconds_so_far(self.folder) if resume else 0)
+        with self.log.open("wb") as log:
+            # A session of its own: Ctrl-C reaches this process only, which then stops the jobs.
+            self._process = subprocess.Popen(  # noqa: S603
+                command, stdout=log, stderr=log, env=environment, start_new_session=True
+            )
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    @property
+    def failed(self) -> bool:
+        return self._process.returncode != 0
+
+    @property
+    def is_worth_a_retry(self) -> bool:
+        return self.resumed or self._process.returncode != _INVALID_INPUT
+
+    @property
+    def seconds(self) -> float:
+        """Duration, including the epochs of earlier calls."""
+        return time.monotonic() - self._start
+
+    def last_line(self) -> str:
+        """Return the last line of the output."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        text = next((line.strip() for line in reversed(lines) if line.strip()), "no output")
+        return f"{text.removeprefix('elmore: '):.300} (exit code {self._process.returncode})"
+
+    def ask_to_stop(self) -> None:
+        self._process.terminate()
+
+    def wait(self, seconds: float) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def _stop(processes: Iterable[_Process], seconds: float) -> None:
+    """Let processes complete their epoch for some seconds; then stop them at once."""
+    remaining = [process for process in processes if not process.ended]
+    for patience in (seconds, _GRACE):
+        for process in remaining:
+            process.ask_to_stop()  # the second time, `elmore train` stops within its epoch
+        end = time.monotonic() + patience
+        for process in remaining:
+            process.wait(max(0, end - time.monotonic()))
+        remaining = [process for process in remaining if not process.ended]
+    for process in remaining:
+        process.kill()
+
+
+def _fits(job: Job, folder: Path, left: float, minutes: float) -> bool:
+    """Return whether to start a job, given the minutes that are left of a call."""
+    expected = max(job.minutes - _seconds_so_far(folder) / 60, job.minutes / 4)
+    fits_into_no_call = job.minutes > minutes - _RESERVED / 60
+    return expected <= left or (fits_into_no_call and left > minutes / 2)
+
+
+def _seconds_so_far(folder: Path) -> float:
+    """Return the duration of the epochs of an unfinished run."""
+    try:
+        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        epochs = [json.loads(line) for line in lines]
+        return float(sum(epoch["seconds"] + epoch["dev_seconds"] for epoch in epochs))
+    except (OSError, ValueError, KeyError):
+        return 0.0
+
+
+def _is_resumable(folder: Path) -> bool:
+    return (folder / "config.toml").exists() and not (folder / "task.json").exists()

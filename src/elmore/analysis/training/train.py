@@ -1,0 +1,238 @@
+"""Train the runs of all tables and figures that have not finished yet.
+
+OUTPUT/runs/NAME.json      a finished run: settings, scores, conditions
+OUTPUT/unfinished/NAME/    an unfinished run, with its checkpoints
+OUTPUT/trained/NAME/       a trained task, if weights are kept
+"""
+
+import os
+import shutil
+import statistics
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import torch
+
+from elmore.analysis.training.datasets import DATASETS, Files
+from elmore.analysis.training.mps import multi_process_service
+from elmore.analysis.training.records import RUNS, Records
+from elmore.analysis.training.run import Plan, RunResult, TrainingRun
+from elmore.analysis.training.schedule import Job, Show, run_jobs
+from elmore.errors import InputError
+
+UNFINISHED, TRAINED = "unfinished", "trained"
+_JOBS_ON_GPU = 12
+_QUICK_MINUTES = 0.2
+_MIN_SHARE_OF_TIME = 0.2
+"""A run on little data still scores the whole dev set after each epoch."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resources:
+    """What training runs may use."""
+
+    vectors: Path | None = None
+    """File of word vectors."""
+
+    device: str = "auto"
+
+    jobs: int | None = None
+    """Runs at the same time; by default 12 on a GPU and one on a CPU."""
+
+    minutes: float | None = None
+    """Time limit; a later call resumes."""
+
+    keep_weights: bool = False
+    """Keep the trained models."""
+
+    def __post_init__(self) -> None:
+        for name in ("jobs", "minutes"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InputError(f"{name} must be positive, got {value}")
+
+
+class Trained(NamedTuple):
+    """Finished runs, and why others have not finished."""
+
+    records: dict[str, dict[str, Any]]
+    """Contents of the JSON files, by the name of the run."""
+
+    problems: dict[str, str]
+    """Reasons by the name of the run, or of the dataset if its files are missing."""
+
+    @property
+    def results(self) -> dict[str, RunResult]:
+        """The results by the name of the run."""
+        return {name: RunResult.from_record(record) for name, record in self.records.items()}
+
+
+def train_missing(
+    plan: Plan,
+    runs: Iterable[TrainingRun],
+    data: Path,
+    output: Path,
+    resources: Resources,
+    show: Show = lambda _: None,
+) -> Trained:
+    """Train all runs that have no record under the same conditions; return all records.
+
+    Args:
+        plan: The plan of the runs.
+        runs: The runs. Those with the same name are trained once.
+        data: Folder of all data.
+        output: Folder for records and unfinished runs.
+        resources: What the runs may use.
+        show: Called with messages about the progress.
+    """
+    wanted: dict[str, TrainingRun] = {}
+    for run in runs:
+        test = run.test or (run.name in wanted and wanted[run.name].test)
+        wanted[run.name] = replace(run, test=test)
+    files, problems = _find_files({run.dataset for run in wanted.values()}, data, show)
+    records = Records(output / RUNS, plan, files, data, resources.vectors)
+    trained = Trained({}, problems)
+    waiting = []
+    for run in wanted.values():
+        record = records.read(run) if run.dataset in files else None
+        if record:
+            trained.records[run.name] = record
+        elif run.dataset in files:
+            waiting.append(run)
+    if not waiting:
+        return trained
+    show(f"training runs: {len(trained.records)} finished before, {len(waiting)} to do")
+
+    def keep(run: TrainingRun, folder: Path, seconds: float) -> str:
+        trained.records[run.name] = records.write(run, folder, seconds)
+        if resources.keep_weights:
+            target = output / TRAINED / run.name
+            shutil.rmtree(target, ignore_errors=True)
+            target.parent.mkdir(exist_ok=True)
+            folder.rename(target)
+        else:
+            shutil.rmtree(folder)
+        return _summarize(trained.records[run.name])
+
+    expected = {run.name: _expected_minutes(run, records, plan) for run in waiting}
+    # One seed of everything comes before the second seed; long runs start first.
+    waiting.sort(key=lambda run: (run.seed, -expected[run.name]))
+    on_gpu = resources.device != "cpu" and torch.cuda.is_available()
+    at_once = min(resources.jobs or (_JOBS_ON_GPU if on_gpu else 1), len(waiting))
+    threads = max(1, (os.cpu_count() or 1) // at_once)
+    environment = {"OMP_NUM_THREADS": str(threads), **os.environ, "PYTHONUNBUFFERED": "1"}
+    mps = multi_process_service(environment) if on_gpu else nullcontext(environment)
+    with TemporaryDirectory(prefix="elmore-") as scratch, mps as job_environment:
+        prepare = _Preparation(files, Path(scratch), quick=plan.quick)
+
+        def job(run: TrainingRun) -> Job:
+            return Job(
+                name=run.name,
+                minutes=expected[run.name],
+                command=lambda folder, resume: train_command(
+                    plan, run, prepare(run), folder, resources, resume=resume
+                ),
+                finish=lambda folder, seconds: keep(run, folder, seconds),
+            )
+
+        unfinished = run_jobs(
+            list(map(job, waiting)),
+            output / UNFINISHED,
+            at_once=at_once,
+            minutes=resources.minutes,
+            environment=job_environment,
+            show=show,
+        )
+    trained.problems.update(unfinished)
+    with suppress(OSError):  # not empty
+        (output / UNFINISHED).rmdir()
+    return trained
+
+
+def train_command(
+    plan: Plan,
+    run: TrainingRun,
+    files: Files,
+    folder: Path,
+    resources: Resources,
+    *,
+    resume: bool,
+) -> list[str]:
+    """Return the command line of a run."""
+    arguments: list[object] = [sys.executable, "-m", "elmore", "train", DATASETS[run.dataset].task]
+    arguments += ["-o", folder, "--dev", files.dev]
+    arguments += [word for path in files.train for word in ("--train", path)]
+    arguments += ["--test", files.test] if run.test else []
+    arguments += ["--init-bilm", plan.bilms[run.bilm].source] if run.bilm else ["--no-elmo"]
+    arguments += ["--vectors", resources.vectors] if resources.vectors else []
+    arguments += [f"--set={change}" for change in plan.changes(run)]
+    arguments += ["--seed", run.seed, "--device", resources.device]
+    if resume:
+        arguments.append("--resume")
+    elif folder.exists():
+        arguments.append("--overwrite")
+    return list(map(str, arguments))
+
+
+def _find_files(
+    datasets: Iterable[str], data: Path, show: Show
+) -> tuple[dict[str, Files], dict[str, str]]:
+    """Return the files of datasets, and the reasons why others are not available."""
+    files, problems = dict[str, Files](), dict[str, str]()
+    for dataset in (name for name in DATASETS if name in set(datasets)):
+        try:
+            files[dataset] = DATASETS[dataset].find(data)
+        except InputError as error:
+            problems[dataset] = f"not run: {error}"
+            show(f"{dataset}: not run: {error}")
+    return files, problems
+
+
+class _Preparation:
+    """Writes the files of runs when they are first needed."""
+
+    def __init__(self, files: Mapping[str, Files], folder: Path, *, quick: bool) -> None:
+        self._files, self._folder, self._quick = files, folder, quick
+        self._prepared: dict[str, Files] = {}
+
+    def __call__(self, run: TrainingRun) -> Files:
+        """Return the files of a run.
+
+        Raises:
+            InputError: If a file is damaged.
+        """
+        key = run.dataset if run.share == 1 else f"{run.dataset}-{run.share:g}-{run.seed}"
+        if key not in self._prepared:
+            folder = self._folder / key
+            folder.mkdir(exist_ok=True)
+            self._prepared[key] = DATASETS[run.dataset].prepare(
+                self._files[run.dataset],
+                folder,
+                share=run.share,
+                seed=run.seed,
+                quick=self._quick,
+            )
+        return self._prepared[key]
+
+
+def _expected_minutes(run: TrainingRun, records: Records, plan: Plan) -> float:
+    if plan.quick:
+        return _QUICK_MINUTES
+    seconds = records.seconds(run.dataset)
+    minutes = statistics.mean(seconds) / 60 if seconds else DATASETS[run.dataset].minutes
+    return minutes * max(run.share, _MIN_SHARE_OF_TIME)
+
+
+def _summarize(record: Mapping[str, Any]) -> str:
+    """Return one line with the scores of a run."""
+    result, metrics = RunResult.from_record(record), record["metrics"]
+    test = "" if result.test is None else f", test {result.test:.2f}"
+    return (
+        f"dev {result.dev:.2f}{test}, {metrics['epochs']} epochs, "
+        f"{record['conditions']['seconds']:.0f} s"
+    )

@@ -1,0 +1,193 @@
+"""Scheduler. Oracle: a trainer that logs its epochs, processes and times, without training."""
+
+import json
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from elmore.analysis.training import schedule
+from elmore.analysis.training.schedule import Job, run_jobs
+from elmore.errors import InputError
+
+TRAINER = textwrap.dedent("""
+    import json, os, shutil, signal, sys, time
+    from pathlib import Path
+
+    folder, epochs, mode = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    stop = []
+    signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
+    if mode != "resume":
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / "config.toml").touch()
+    log = folder / "metrics.jsonl"
+    done = len(log.read_text().splitlines()) if log.exists() else 0
+    for epoch in range(done, epochs):
+        start = time.monotonic()
+        time.sleep(0.05)
+        times = {"start": start, "end": time.monotonic(), "seconds": 0.05, "dev_seconds": 0}
+        with log.open("a") as file:
+            file.write(json.dumps({"epoch": epoch, "pid": os.getpid(), **times}) + "\\n")
+        if stop:
+            sys.exit("interrupted")
+    (folder / "task.json").touch()
+""")
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "_POLL", 0.01)
+    monkeypatch.setattr(schedule, "_RESERVED", 0.5)
+    monkeypatch.setattr(schedule, "_GRACE", 2.0)
+
+
+class Log:
+    """Epochs of finished jobs, by name."""
+
+    def __init__(self) -> None:
+        self.epochs: dict[str, list[dict]] = {}
+
+    def job(self, name: str, epochs: int = 2, minutes: float = 0.0, code: str = TRAINER) -> Job:
+        def command(folder: Path, resume: bool) -> list[str]:
+            mode = "resume" if resume else "start"
+            return [sys.executable, "-S", "-E", "-c", code, str(folder), str(epochs), mode]
+
+        def finish(folder: Path, seconds: float) -> str:
+            lines = (folder / "metrics.jsonl").read_text().splitlines()
+            self.epochs[name] = list(map(json.loads, lines))
+            return f"finished in {seconds:.0f} s"
+
+        return Job(name=name, minutes=minutes, command=command, finish=finish)
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+def test_jobs_run_side_by_side(log: Log, tmp_path: Path) -> None:
+    messages: list[str] = []
+    jobs = [log.job(name, epochs=8) for name in "abcd"]
+    assert run_jobs(jobs, tmp_path, at_once=2, show=messages.append) == {}
+    assert sorted(message.split(" in ")[0] for message in messages) == [
+        f"{name}: finished" for name in "abcd"
+    ]
+    spans = {name: (e[0]["start"], e[-1]["end"]) for name, e in log.epochs.items()}
+    overlaps = [
+        sum(start <= moment < end for start, end in spans.values())
+        for moment in (start for start, _ in spans.values())
+    ]
+    assert max(overlaps) == 2
+    starts = {name: start for name, (start, _) in spans.items()}
+    assert max(starts["a"], starts["b"]) < min(starts["c"], starts["d"])
+
+
+@pytest.mark.parametrize(("code", "attempts"), [(1, 2), (2, 1)])
+def test_failed_job_does_not_stop_the_others(
+    log: Log, tmp_path: Path, code: int, attempts: int
+) -> None:
+    """Exit code 2 stands for invalid input, which a second attempt would not change."""
+    messages: list[str] = []
+    broken = f"print('epoch 1', 'elmore: no memory', '', sep=chr(10)); raise SystemExit({code})"
+    jobs = [log.job("bad", code=broken), log.job("good")]
+    problems = run_jobs(jobs, tmp_path, at_once=2, show=messages.append)
+    assert problems == {"bad": f"failed: no memory (exit code {code})"}
+    assert list(log.epochs) == ["good"]
+    assert messages.count(f"bad: failed: no memory (exit code {code})") == attempts
+    assert (tmp_path / "bad.log").exists()
+    assert not (tmp_path / "good.log").exists()
+
+
+def test_killed_job_resumes_from_its_checkpoint(log: Log, tmp_path: Path) -> None:
+    """The kernel kills a process if memory is short, for example."""
+    once = "if epoch == 2 and mode == 'start': os.kill(os.getpid(), 9)"
+    code = TRAINER.replace("    start = time", f"    {once}\n    start = time")
+    assert run_jobs([log.job("a", epochs=4, code=code)], tmp_path, at_once=1) == {}
+    assert [epoch["epoch"] for epoch in log.epochs["a"]] == [0, 1, 2, 3]
+    assert len({epoch["pid"] for epoch in log.epochs["a"]}) == 2
+
+
+def test_job_that_cannot_resume_starts_again(log: Log, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "config.toml").touch()
+    (tmp_path / "a" / "metrics.jsonl").write_text('{"epoch": "of other settings"}\n')
+    code = TRAINER.replace("stop = []", "stop = []\nif mode == 'resume': sys.exit(2)")
+    messages: list[str] = []
+    jobs = [log.job("a", code=code)]
+    assert run_jobs(jobs, tmp_path, at_once=1, show=messages.append) == {}
+    assert messages[0] == "a: failed: no output (exit code 2)"
+    assert [epoch["epoch"] for epoch in log.epochs["a"]] == [0, 1]
+
+
+def test_invalid_data_is_not_tried_twice(log: Log, tmp_path: Path) -> None:
+    calls = []
+
+    def command(folder: Path, resume: bool) -> list[str]:
+        calls.append(folder)
+        raise InputError("train.json is damaged")
+
+    bad = Job(name="bad", minutes=0, command=command, finish=lambda *_: "")
+    problems = run_jobs([bad, log.job("good")], tmp_path, at_once=1)
+    assert problems == {"bad": "failed: train.json is damaged"}
+    assert len(calls) == 1
+    assert list(log.epochs) == ["good"]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_interrupted_call_saves_checkpoints_and_the_next_one_resumes(
+    log: Log, tmp_path: Path
+) -> None:
+    def interrupt(message: str) -> None:
+        wait_for((tmp_path / "long" / "metrics.jsonl").exists)
+        raise KeyboardInterrupt
+
+    jobs = [log.job("long", epochs=60), log.job("short", epochs=1)]
+    with pytest.raises(KeyboardInterrupt):
+        run_jobs(jobs, tmp_path, at_once=2, show=interrupt)
+    done = len((tmp_path / "long" / "metrics.jsonl").read_text().splitlines())
+    assert 0 < done < 60
+    assert run_jobs([log.job("long", epochs=done + 2)], tmp_path, at_once=1) == {}
+    epochs = log.epochs["long"]
+    assert [epoch["epoch"] for epoch in epochs] == list(range(done + 2))
+    assert [epoch["pid"] for epoch in epochs].count(epochs[0]["pid"]) == done
+
+
+def test_time_limit_stops_jobs_which_a_later_call_resumes(log: Log, tmp_path: Path) -> None:
+    messages: list[str] = []
+    start = time.monotonic()
+    jobs = [log.job("a", epochs=1000), log.job("b")]
+    problems = run_jobs(jobs, tmp_path, at_once=1, minutes=1.5 / 60, show=messages.append)
+    assert time.monotonic() - start < 1.5 + schedule._GRACE
+    assert problems == {
+        "a": "not finished: stopped by the time limit",
+        "b": "not finished: too little time left",
+    }
+    assert messages == ["a: stopped by the time limit; the next call resumes it"]
+    done = len((tmp_path / "a" / "metrics.jsonl").read_text().splitlines())
+    assert run_jobs([log.job("a", epochs=done + 1), log.job("b")], tmp_path, at_once=2) == {}
+    assert len(log.epochs["a"]) == done + 1
+
+
+def test_jobs_that_cannot_finish_are_not_started(log: Log, tmp_path: Path) -> None:
+    """A call of 12 seconds; the first job takes at least 0.6 of the 11.5 that jobs may take."""
+    jobs = [log.job("first", epochs=12, minutes=0.1), log.job("long", minutes=11.3 / 60)]
+    jobs.append(log.job("short", minutes=0.001))
+    problems = run_jobs(jobs, tmp_path, at_once=1, minutes=12 / 60)
+    assert problems == {"long": "not finished: too little time left"}
+    assert list(log.epochs) == ["first", "short"]
+
+
+def test_job_that_fits_into_no_call_is_started_at_the_beginning(log: Log, tmp_path: Path) -> None:
+    jobs = [log.job("huge", minutes=60), log.job("huge too", minutes=60)]
+    assert run_jobs(jobs, tmp_path, at_once=2, minutes=1) == {}
+    assert log.epochs.keys() == {"huge", "huge too"}

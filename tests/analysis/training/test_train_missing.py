@@ -1,0 +1,164 @@
+"""Training of what is missing. Oracle: a trainer that counts its starts and has known scores."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from elmore.analysis.training import train as module
+from elmore.analysis.training.datasets import DATASETS, Files
+from elmore.analysis.training.run import Bilm, Plan
+from elmore.analysis.training.train import Resources, Trained, train_command, train_missing
+from elmore.errors import InputError
+from tests.analysis.training.fake import TINY, fake_command
+
+CPU = Resources(device="cpu", jobs=3)
+ONE_SEED = replace(TINY, seeds=1)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Data of SICK and WNUT-17: twenty pairs, twenty sentences."""
+    contents = {
+        "sick": "header\n" + "".join(f"{n}\n" for n in range(20)),
+        "wnut17": "".join(f"word{n} O\n\n" for n in range(20)),
+    }
+    for name, content in contents.items():
+        for pattern in DATASETS[name].files:
+            path = tmp_path / "data" / "tasks" / pattern.replace("*", "")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+    return tmp_path / "data"
+
+
+@pytest.fixture(autouse=True)
+def _fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "train_command", fake_command)
+
+
+def train(data: Path, *runs: object, plan: Plan = ONE_SEED, resources: Resources = CPU) -> Trained:
+    return train_missing(plan, runs, data, data.parent / "out", resources)
+
+
+def started(data: Path) -> list[str]:
+    """Return the names of the runs that were started since the last call, sorted."""
+    path = data.parent / "out" / "started.txt"
+    names = path.read_text().split() if path.exists() else []
+    path.unlink(missing_ok=True)
+    return sorted(names)
+
+
+def test_finished_runs_leave_one_small_file(data: Path) -> None:
+    baseline, elmo = *ONE_SEED.runs("sick", None), *ONE_SEED.table1_runs("sick", "tiny")
+    trained = train(data, baseline, elmo)
+    assert trained.problems == {}
+    assert trained.results["sick-baseline-0"].dev == pytest.approx(50)
+    assert trained.results["sick-baseline-0"].test is None
+    assert trained.results["sick-tiny-0"].dev == pytest.approx(60)
+    assert trained.results["sick-tiny-0"].test == pytest.approx(50)
+    assert trained.results["sick-tiny-0"].curve == pytest.approx([60])
+    assert trained.results["sick-tiny-0"].layer_weights == {"input": [0.2, 0.5, 0.3]}
+    out = data.parent / "out"
+    assert not (out / "unfinished").exists()
+    record = json.loads((out / "runs" / "sick-tiny-0.json").read_text())
+    assert record == trained.records["sick-tiny-0"]
+    assert record["conditions"]["weights_hash"] == "hash of tiny"
+    assert record["conditions"]["config"]["training"]["seed"] == 0
+    assert record["conditions"]["hardware"] == "a CPU"
+    assert list(record["conditions"]["data"]) == [
+        f"tasks/snli/SICK_{part}.txt" for part in ("train", "trial", "test")
+    ]
+    assert str(data.parent) not in json.dumps(record["conditions"])
+
+
+def test_runs_are_shared_and_not_repeated(data: Path) -> None:
+    runs = [*ONE_SEED.runs("sick", None), *ONE_SEED.runs("sick", "tiny")]
+    train(data, *runs, *runs)
+    assert started(data) == ["sick-baseline-0", "sick-tiny-0"]
+    assert train(data, *runs).records.keys() == {"sick-baseline-0", "sick-tiny-0"}
+    assert started(data) == []
+
+
+def test_test_score_of_a_finished_run_requires_another_run(data: Path) -> None:
+    train(data, *ONE_SEED.runs("sick", None))
+    trained = train(data, *ONE_SEED.table1_runs("sick", None), *ONE_SEED.runs("sick", None))
+    assert trained.results["sick-baseline-0"].test == pytest.approx(40)
+    assert started(data) == ["sick-baseline-0"] * 2
+    assert train(data, *ONE_SEED.runs("sick", None)).results["sick-baseline-0"].test is not None
+    assert started(data) == []
+
+
+def test_change_of_conditions_repeats_the_runs_it_concerns(data: Path) -> None:
+    def run(plan: Plan = ONE_SEED, resources: Resources = CPU) -> list[str]:
+        runs = [*plan.runs("sick", None), *plan.runs("sick", "tiny"), *plan.runs("wnut17", None)]
+        train(data, *runs, plan=plan, resources=resources)
+        return started(data)
+
+    every = ["sick-baseline-0", "sick-tiny-0", "wnut17-baseline-0"]
+    assert run() == every
+    other = replace(ONE_SEED, bilms={"tiny": Bilm("tiny", "other weights")})
+    assert run(other) == ["sick-tiny-0"]
+    path = data / "tasks" / "snli" / "SICK_trial.txt"
+    path.write_text(path.read_text() * 2)
+    assert run(other) == every[:2]
+    vectors = data / "vectors.txt"
+    vectors.write_text("the 1 2\n")
+    assert run(other, replace(CPU, vectors=vectors)) == every
+    (data.parent / "out" / "runs" / "sick-tiny-0.json").write_text("{")
+    assert run(other, replace(CPU, vectors=vectors)) == ["sick-tiny-0"]
+
+
+def test_missing_file_is_reported_once_and_the_rest_runs(data: Path) -> None:
+    (data / "tasks" / "snli" / "SICK_trial.txt").unlink()
+    messages: list[str] = []
+    plan = replace(TINY, seeds=2)
+    runs = [*plan.runs("sick", None), *plan.runs("wnut17", None)]
+    trained = train_missing(plan, runs, data, data.parent / "out", CPU, messages.append)
+    path = data / "tasks" / "snli" / "SICK_trial.txt"
+    reason = f"not run: {path} not found; source: {DATASETS['sick'].source}"
+    assert trained.problems == {"sick": reason}
+    assert messages[0] == f"sick: {reason}"
+    assert trained.records.keys() == {"wnut17-baseline-0", "wnut17-baseline-1"}
+
+
+def test_shares_and_quick_samples_are_trained_on(data: Path) -> None:
+    plan = replace(TINY, quick=True)
+    [run] = plan.runs("sick", None, share=0.3)
+    record = train(data, run, plan=plan).records[run.name]
+    [text] = record["metrics"]["train"]
+    assert text.startswith("header\n")
+    assert len(text.splitlines()) == 1 + 6  # 0.3 of twenty, which are fewer than a quick sample
+
+
+def test_weights_are_kept_on_request(data: Path) -> None:
+    resources = replace(CPU, keep_weights=True)
+    train(data, *ONE_SEED.runs("sick", None), resources=resources)
+    weights = data.parent / "out" / "trained" / "sick-baseline-0" / "model.safetensors"
+    assert weights.read_text() == "weights"
+
+
+def test_command_has_the_files_and_settings_of_the_run(tmp_path: Path) -> None:
+    resources = Resources(vectors=tmp_path / "glove.txt", device="cuda")
+    [run] = ONE_SEED.runs("snli", "tiny", "elmo.layers=top", test=True)
+    command = train_command(
+        ONE_SEED,
+        run,
+        Files((tmp_path / "a", tmp_path / "b"), tmp_path / "dev", tmp_path / "test"),
+        tmp_path / "run",
+        resources,
+        resume=True,
+    )
+    assert command[1:] == [
+        "-m", "elmore", "train", "entailment", "-o", f"{tmp_path}/run",
+        "--dev", f"{tmp_path}/dev", "--train", f"{tmp_path}/a", "--train", f"{tmp_path}/b",
+        "--test", f"{tmp_path}/test", "--init-bilm", "tiny",
+        "--vectors", f"{tmp_path}/glove.txt", "--set=data.class_weights=balanced",
+        '--set=elmo.layers="top"', "--seed", "0", "--device", "cuda", "--resume",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [{"jobs": 0}, {"minutes": -1.0}, {"minutes": float("nan")}])
+def test_invalid_resources_are_rejected(arguments: dict) -> None:
+    with pytest.raises(InputError, match="must be positive"):
+        Resources(**arguments)
