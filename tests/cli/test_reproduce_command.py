@@ -48,10 +48,32 @@ def test_results_are_printed_before_the_error_of_another_evaluation(run, folder:
     assert "| majority class | 100.0 |" in result.out
 
 
+def test_tasks_are_trained(run, folder: Path) -> None:
+    for name in ("eng.train", "eng.testa", "eng.testb"):
+        path = folder / "data" / "tasks" / "ner" / "conll2003" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("Ada I-PER\nlived O\nin O\nLondon I-LOC\n\n" * 3)
+    options = ["--seeds", "1", "--jobs", "2", "--device", "cpu", "--set", "training.epochs=1"]
+    result = reproduce(run, "--only", "table1", *options)
+    assert result.code == 0
+    assert "squad: not run: data/tasks/squad not found; source: https://" in result.err
+    assert "| CoNLL-2003 (F1) | 1 | " in result.out
+    report = Path("report/report.md").read_text()
+    assert "![Share of the baseline's errors that ELMo removes." in report
+    assert "- No result of squad-baseline-epochs_1-0, squad-model-epochs_1-0: not run: " in report
+    assert Path("report/report.html").read_text().count("<svg") == 2
+    record = json.loads(Path("report/runs/conll2003-model-epochs_1-0.json").read_text())
+    assert record["metrics"]["elmo"].keys() == {"input"}
+    assert record["metrics"]["scores"].keys() == {"dev", "test"}
+    assert record["conditions"]["config"]["training"]["epochs"] == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--only", "table9"], "unknown evaluation 'table9'"),
+        (["--only", "table1", "--finetune", "snil"], "unknown dataset 'snil'"),
+        (["--only", "table1", "--minutes", "0"], "minutes must be positive, got 0.0"),
         (["--only", "wic", "scws"], "nothing was measured; see the messages above"),
         (["--text", "none.txt"], "none.txt: no such file"),
         (["--data", "none"], "none: no such folder"),

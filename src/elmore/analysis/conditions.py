@@ -21,6 +21,7 @@ _IDENTITY = (
     "language",
     "seed",
     "data",
+    "quick",
 )
 
 
@@ -43,7 +44,7 @@ def describe_conditions(model: str, embedder: Embedder, data: dict[str, str]) ->
 
 def changed_conditions(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Return the names of conditions that differ, among those that may change the scores."""
-    return [name for name in _IDENTITY if before.get(name) != now[name]]
+    return [name for name in _IDENTITY if before.get(name) != now.get(name)]
 
 
 @cache  # the source may change while a long evaluation runs, but not the code in memory

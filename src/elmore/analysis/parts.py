@@ -1,17 +1,25 @@
 """All evaluations of a model: their data, functions and published scores."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
 from typing import NamedTuple
 
 from elmore.analysis.data_files import find_file
+from elmore.analysis.figure1 import figure1_runs, measure_figure1, plot_figure1
+from elmore.analysis.figure2 import figure2_runs, measure_figure2, plot_figure2
+from elmore.analysis.finetuning import finetuning_runs, measure_finetuning
 from elmore.analysis.heldout_text import measure_text
 from elmore.analysis.pos import POS_FILES, measure_pos
-from elmore.analysis.results import Result
+from elmore.analysis.quick import Sampler, sample_of, sample_semcor
+from elmore.analysis.results import Plot, Result
 from elmore.analysis.scws import SCWS_FILES, measure_scws
 from elmore.analysis.semcor_neighbors import NEIGHBOR_FILES, measure_neighbors
+from elmore.analysis.table1 import measure_table1, plot_table1, table1_runs
+from elmore.analysis.table2 import measure_table2, table2_runs
+from elmore.analysis.table3 import measure_table3, table3_runs
+from elmore.analysis.training.run import Plan, Results, TrainingRun
 from elmore.analysis.wic import WIC_FILES, measure_wic
 from elmore.analysis.wsd import WSD_FILES, measure_wsd
 from elmore.checkpoint.language_model import SavedLanguageModel
@@ -30,7 +38,7 @@ class Model(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """One evaluation."""
+    """One evaluation of a biLM as it is."""
 
     title: str
     folder: str
@@ -57,6 +65,34 @@ class Part:
     decimals: int = 1
     """Decimals of the scores in the report."""
 
+    quick: Mapping[str, Sampler] = field(default_factory=dict)
+    """Functions that write samples of files for a quick run, by pattern."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingPart:
+    """A table or figure of trained tasks."""
+
+    title: str
+
+    runs: Callable[[Plan], list[TrainingRun]]
+    """Returns the training runs."""
+
+    measure: Callable[[Plan, Results], Result]
+    """Returns the table, given the results of the runs that have finished."""
+
+    about: str
+    """What the scores are."""
+
+    published: str = ""
+    """Published results to compare with."""
+
+    plot: Callable[[Plan, Results], list[Plot]] = lambda _plan, _results: []
+    """Returns the figures."""
+
+    decimals: int = 2
+    """Decimals of the scores in the report."""
+
 
 def perplexity_part(path: Path, title: str) -> Part:
     """Return an evaluation of the perplexity on a text file."""
@@ -74,11 +110,41 @@ def perplexity_part(path: Path, title: str) -> Part:
         about="With the full softmax; every sentence starts from a zero state.",
         precision="fp32",
         decimals=2,
+        quick={escape(path.name): sample_of("lines", 25)},
     )
 
 
-PARTS: dict[str, Part] = {
+PARTS: dict[str, Part | TrainingPart] = {
     "perplexity": perplexity_part(Path("corpus/valid.txt"), "Perplexity on held-out text"),
+    "table1": TrainingPart(
+        title="Table 1: tasks with and without ELMo",
+        runs=table1_runs,
+        measure=measure_table1,
+        plot=plot_table1,
+        about="Test scores in percent: mean and standard deviation over seeds. The dev set selects "
+        "the epoch, and the test set is scored once. The error reduction is the mean over pairs of "
+        "runs with the same seed.",
+        published="Peters et al. (2018), Table 1.",
+    ),
+    "table2": TrainingPart(
+        title="Table 2: which layers",
+        runs=table2_runs,
+        measure=measure_table2,
+        about="Dev scores in percent: mean and standard deviation over seeds. Lambda regularizes "
+        "the layer weights; a large one keeps them close to the average. ELMo enters where it does "
+        "in Table 1.",
+        published="Peters et al. (2018), Table 2; SNLI with all of its training set, SRL on "
+        "OntoNotes.",
+    ),
+    "table3": TrainingPart(
+        title="Table 3: where ELMo enters",
+        runs=table3_runs,
+        measure=measure_table3,
+        about="Dev scores in percent: mean and standard deviation over seeds, with ELMo at the "
+        "input of the task's RNN, at its output, or both.",
+        published="Peters et al. (2018), Table 3; SNLI with all of its training set, SRL on "
+        "OntoNotes.",
+    ),
     "neighbors": Part(
         title="Table 4: nearest neighbors of a word in context",
         folder="tasks/wsd",
@@ -89,6 +155,7 @@ PARTS: dict[str, Part] = {
         "the cosine of the top layer.",
         published="The nearest in Peters et al. (2018): his all-round excellent [play]; they were "
         "actors who had been handed fat roles in a successful [play].",
+        quick={"semcor.data.xml": sample_semcor},
     ),
     "wsd": Part(
         title="Table 5: word sense disambiguation",
@@ -100,6 +167,7 @@ PARTS: dict[str, Part] = {
         "does not have get their first sense in WordNet.",
         published="Peters et al. (2018), on ALL: layer 1 67.4, layer 2 69.0, first sense 65.9. "
         "Raganato et al. (2017) have 65.2 for the first sense.",
+        quick={"semcor.data.xml": sample_semcor},
     ),
     "pos": Part(
         title="Table 6: part-of-speech tagging",
@@ -111,6 +179,39 @@ PARTS: dict[str, Part] = {
         "control, the probe is also trained on shuffled tags.",
         published="Peters et al. (2018), on the Penn Treebank: layer 1 97.3, layer 2 96.8. Other "
         "treebanks are not comparable.",
+        quick={name: sample_of("sentences", 400) for name in POS_FILES},
+    ),
+    "figure1": TrainingPart(
+        title="Figure 1: how much training data and time a task needs",
+        runs=figure1_runs,
+        measure=measure_figure1,
+        plot=plot_figure1,
+        about="Dev scores in percent with a random share of the training data: mean and standard "
+        "deviation over seeds, each of which draws its own sample. Shares below 5 % are repeated, "
+        "so that an epoch has as many steps as with 5 %.",
+        published="Peters et al. (2018), section 5.4: with 1 % of the training data, the SRL model "
+        "with ELMo is about as good as the baseline with 10 %. The baseline needs 486 epochs to "
+        "its best dev F1; ELMo exceeds it after 10.",
+    ),
+    "figure2": TrainingPart(
+        title="Figure 2: learned layer weights",
+        runs=figure2_runs,
+        measure=measure_figure2,
+        plot=plot_figure2,
+        about="Softmax-normalized weights of the layers, mean and standard deviation over seeds. "
+        "ELMo enters each model at the input and at the output of its RNN.",
+        published="Peters et al. (2018), Figure 2: at the input, tasks favor the first biLSTM "
+        "layer, most of all coreference and SQuAD; at the output, weights are more balanced, with "
+        "a slight preference for the lower layers.",
+    ),
+    "finetuning": TrainingPart(
+        title="Fine-tuning the biLM on the text of a task",
+        runs=finetuning_runs,
+        measure=measure_finetuning,
+        about="Perplexity of held-out sentences of the task's training text before and after "
+        "fine-tuning, and dev scores in percent: mean and standard deviation over seeds.",
+        published="Peters et al. (2018), appendix. Perplexities depend on the vocabulary, so those "
+        "of different models cannot be compared.",
     ),
     "wic": Part(
         title="WiC: same meaning in two sentences?",
@@ -121,6 +222,7 @@ PARTS: dict[str, Part] = {
         about="Accuracy in percent of a threshold on the cosine, tuned on the training set.",
         published="Pilehvar and Camacho-Collados (2019), test: ELMo 57.7, BERT-large 65.5; chance "
         "50.0.",
+        quick={name: sample_of("lines", 200) for name in WIC_FILES},
     ),
     "scws": Part(
         title="SCWS: similarity of words in context",
@@ -129,12 +231,14 @@ PARTS: dict[str, Part] = {
         measure=lambda model, folder: measure_scws(model.embedder, folder),
         source="https://ai.stanford.edu/~ehhuang",
         about="Spearman's correlation, times 100, of the cosine with the mean human rating.",
+        quick={name: sample_of("lines", 100) for name in SCWS_FILES},
     ),
 }
 """All evaluations by name."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "intrinsic": ("perplexity", "wsd", "pos", "wic", "scws"),
+    "training": ("table1", "table2", "table3", "figure1", "figure2", "finetuning"),
     "table4": ("neighbors",),
     "table5": ("wsd",),
     "table6": ("pos",),
@@ -142,7 +246,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
 """Names for several evaluations, or for one by its table in the paper."""
 
 
-def select_parts(only: Sequence[str] = (), texts: Iterable[Path] = ()) -> dict[str, Part]:
+def select_parts(
+    only: Sequence[str] = (), texts: Iterable[Path] = ()
+) -> dict[str, Part | TrainingPart]:
     """Return evaluations by name: all, or `only` these, and the perplexity on each text.
 
     Raises:

@@ -16,7 +16,7 @@ from jaxtyping import Float, Float16, Int64
 from torch import Tensor, nn
 
 from elmore.analysis.data_files import find_file
-from elmore.analysis.results import Result, layer_rows
+from elmore.analysis.results import Result, finding, layer_rows
 from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.progress import with_progress
@@ -83,7 +83,13 @@ def measure_pos(embedder: Embedder, folder: Path, config: ProbeConfig | None = N
     scores = {"majority class": {"accuracy": 100 * majority}}
     for row, *both in zip(layer_rows(embedder.num_layers), accuracies, control, strict=True):
         scores[row] = {"accuracy": 100 * both[0], "shuffled tags": 100 * both[1]}
-    return Result(scores, {"test words": len(test.tags), "most frequent tag": majority_tag})
+    first, top = 100 * accuracies[1], 100 * accuracies[-1]
+    claim = "The first biLSTM layer is better at parts of speech than the top layer"
+    return Result(
+        scores,
+        {"test words": len(test.tags), "most frequent tag": majority_tag},
+        (finding(claim, first > top, f"accuracy {first:.1f} and {top:.1f}"),),
+    )
 
 
 def read_conllu(path: Path, tag_set: TagSet = "xpos") -> list[TagExample]:

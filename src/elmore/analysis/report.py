@@ -1,7 +1,18 @@
 """Results of evaluations to a report in Markdown."""
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from elmore.analysis.results import Cell
+
+LISTS = ("findings", "notes")
+"""Lists of sentences in a record."""
+
+QUICK = (
+    "Quick run: small samples of the data, few epochs, one seed. It shows that everything works; "
+    "its scores say nothing about the model."
+)
 
 
 def render_report(records: Mapping[str, dict[str, Any]], problems: Mapping[str, str]) -> str:
@@ -11,12 +22,11 @@ def render_report(records: Mapping[str, dict[str, Any]], problems: Mapping[str, 
         records: Contents of the JSON files by evaluation, see `reproduce`.
         problems: Reasons why other evaluations have no result.
     """
-    [first, *_] = records.values()
-    conditions = first["conditions"]
+    title, subtitle = render_title(records)
     sections = [
-        f"# Evaluation of {conditions['model']}",
-        f"Weights {conditions['weights_hash']}. Each JSON file in this folder has the scores of an "
-        "evaluation at full precision, and its conditions.",
+        f"# {title}",
+        *(f"**{QUICK}**" for _ in range(is_quick(records))),
+        subtitle,
         *(_render_section(name, record) for name, record in records.items()),
     ]
     if problems:
@@ -25,26 +35,53 @@ def render_report(records: Mapping[str, dict[str, Any]], problems: Mapping[str, 
     return "\n\n".join(sections) + "\n"
 
 
+def render_title(records: Mapping[str, dict[str, Any]]) -> tuple[str, str]:
+    """Return the title of a report, and a sentence on the model and the files."""
+    [first, *_] = records.values()
+    conditions = first["conditions"]
+    return f"Evaluation of {conditions['model']}", (
+        f"Weights {conditions['weights_hash']}. Each JSON file in this folder has the scores of an "
+        "evaluation at full precision, and its conditions; `runs/` has those of each training run."
+    )
+
+
+def is_quick(records: Mapping[str, dict[str, Any]]) -> bool:
+    """Return whether the results are those of a quick run."""
+    return any(record["conditions"].get("quick", False) for record in records.values())
+
+
 def render_table(record: dict[str, Any]) -> str:
     """Return the scores of an evaluation as a Markdown table."""
-    scores, decimals = record["scores"], record["decimals"]
-    columns = list(dict.fromkeys(column for row in scores.values() for column in row))
-    lines = [["", *columns], ["---"] * (len(columns) + 1)]
-    for name, row in scores.items():
-        cells = (_render_score(row.get(column, ""), decimals) for column in columns)
-        lines.append([name, *cells])
+    header, *rows = ([cell.replace("|", "\\|") for cell in row] for row in table_rows(record))
+    lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _render_score(score: float | str, decimals: int) -> str:
-    if isinstance(score, str):
-        return score.replace("|", "\\|")
-    return f"{score:.{decimals}f}"
+def table_rows(record: dict[str, Any]) -> Iterator[list[str]]:
+    """Yield the header and the rows of a table as text; scores of seeds become mean +- deviation.
+
+    Columns are in the order in which the rows first have them.
+    """
+    scores, decimals = record["scores"], record["decimals"]
+    columns = list(dict.fromkeys(column for row in scores.values() for column in row))
+    yield ["", *columns]
+    for name, row in scores.items():
+        yield [name, *(_render_cell(row.get(column, ""), decimals) for column in columns)]
 
 
-def _render_section(name: str, record: dict[str, Any]) -> str:
+def _render_cell(cell: Cell, decimals: int) -> str:
+    match cell:
+        case str():
+            return cell
+        case list():
+            mean = f"{statistics.mean(cell):.{decimals}f}"
+            return f"{mean} ± {statistics.stdev(cell):.{decimals}f}" if len(cell) > 1 else mean
+    return f"{cell:.{decimals}f}"
+
+
+def render_conditions(name: str, record: dict[str, Any]) -> str:
+    """Return a line on how an evaluation was measured."""
     conditions = record["conditions"]
-    files = "".join(f"\n- `{file}` {sha256}" for file, sha256 in conditions["data"].items())
     measured = ", ".join(
         f"{label} {conditions[key]}"
         for label, key in (
@@ -58,19 +95,33 @@ def _render_section(name: str, record: dict[str, Any]) -> str:
         )
         if conditions[key] is not None
     )
+    runs = f", {len(record['runs'])} training runs" if "runs" in record else ""
+    return f"`{name}.json`: {measured}{runs}."
+
+
+def render_details(details: Mapping[str, Any]) -> str:
+    """Return details as one sentence; an empty string if there are none."""
+    parts = "; ".join(f"{name}: {_render_value(value)}" for name, value in details.items())
+    return f"{parts}." if parts else ""
+
+
+def _render_section(name: str, record: dict[str, Any]) -> str:
+    files = record["conditions"]["data"].items()
     paragraphs = [
         f"## {record['title']}",
         record["about"],
         render_table(record),
-        f"{_render_details(record['details'])}.",
+        *(
+            f"![{figure['caption']}]({figure['file']})\n\n*{figure['caption']}*"
+            for figure in record.get("figures", ())
+        ),
+        "\n".join(f"- {line}" for key in LISTS for line in record.get(key, ())),
+        render_details(record["details"]),
         f"Published: {record['published']}" if record["published"] else "",
-        f"`{name}.json`: {measured}. Data (SHA-256):\n{files}",
+        f"{render_conditions(name, record)} Data (SHA-256):\n"
+        + "".join(f"\n- `{file}` {sha256}" for file, sha256 in files),
     ]
     return "\n\n".join(filter(None, paragraphs))
-
-
-def _render_details(details: Mapping[str, Any]) -> str:
-    return "; ".join(f"{name}: {_render_value(value)}" for name, value in details.items())
 
 
 def _render_value(value: Any) -> str:

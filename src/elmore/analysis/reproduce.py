@@ -1,25 +1,36 @@
 """Run evaluations of a model; write one JSON file for each, and a report.
 
-Evaluations that are finished are skipped when the same command runs again.
+Evaluations and training runs that are finished are skipped when the same command runs again.
 """
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from elmore.analysis.conditions import changed_conditions, describe_conditions
 from elmore.analysis.data_files import checksums, find_file
-from elmore.analysis.parts import PARTS, Model, Part
+from elmore.analysis.html import render_html
+from elmore.analysis.parts import PARTS, Model, Part, TrainingPart
+from elmore.analysis.quick import sampled_folder
 from elmore.analysis.report import render_report
 from elmore.analysis.results import NotAvailableError
+from elmore.analysis.training.run import Plan, TrainingRun
+from elmore.analysis.training.train import Resources, Trained, train_missing
 from elmore.atomic import atomic_file, lock
 from elmore.checkpoint.language_model import NoSoftmaxError
-from elmore.errors import InputError
+from elmore.errors import InputError, MissingExtraError
+from elmore.tasks.vectors import read_word_vectors
 from elmore.training.run_folder import write_json
 
-REPORT = "report.md"
+REPORT, PAGE = "report.md", "report.html"
+
+_FREQUENT = ("a", "i", "'s", "n't", "1", "2018")
+"""Frequent tokens that a file of word vectors should have."""
 
 
 class Outcomes(NamedTuple):
@@ -32,18 +43,27 @@ class Outcomes(NamedTuple):
     """Reasons why evaluations were not run: data that are not there, for example."""
 
     failed: dict[str, str]
-    """Errors of evaluations with invalid data."""
+    """Errors of evaluations with invalid data, and of training runs."""
+
+
+class Training(NamedTuple):
+    """How the tables of trained tasks are made."""
+
+    plan: Plan
+    resources: Resources
 
 
 def reproduce(
     model: Model,
-    parts: Mapping[str, Part],
+    parts: Mapping[str, Part | TrainingPart],
     data: Path,
     output: Path,
     *,
+    training: Training | None = None,
+    quick: bool = False,
     show: Callable[[str], None] = lambda _: None,
 ) -> Outcomes:
-    """Run evaluations one by one and write their results to a folder.
+    """Run evaluations and write their results to a folder.
 
     An evaluation is skipped if the folder has its result for the same weights, data, settings and
     version of elmore; a result under other conditions is replaced. An evaluation that fails does
@@ -53,28 +73,44 @@ def reproduce(
         model: The model.
         parts: Evaluations by name, see `select_parts`.
         data: Folder of all data.
-        output: Folder for the results: `NAME.json` for each evaluation, and `report.md`, which
-            includes earlier evaluations of the same weights.
+        output: Folder for the results: `NAME.json` for each evaluation, `runs/NAME.json` for each
+            training run, and the report, which includes earlier evaluations of the same weights.
+        training: How tasks are trained. Without it, their tables are not made.
+        quick: Use small samples of the data.
         show: Called with messages about the progress.
     """
+    start = time.monotonic()
     outcomes = Outcomes({}, {}, {})
     with lock(output):
         output.mkdir(exist_ok=True)
         for name, part in parts.items():
+            if isinstance(part, TrainingPart):
+                continue
             try:
-                outcomes.records[name] = _run(name, part, model, data, output, show)
+                outcomes.records[name] = _run(name, part, model, data, output, show, quick=quick)
             except (NotAvailableError, NoSoftmaxError) as error:
                 outcomes.not_run[name] = str(error)
                 show(f"{name}: not run: {error}")
             except (InputError, OSError) as error:
                 outcomes.failed[name] = str(error)
                 show(f"{name}: failed: {error}")
-        _write_report(output, outcomes, model.embedder.weights_hash)
+        tables = {name: part for name, part in parts.items() if isinstance(part, TrainingPart)}
+        if training and tables:
+            elapsed = (time.monotonic() - start) / 60
+            _train(tables, model, training, data, output, elapsed, outcomes, show)
+        _write_report(output, outcomes, model.embedder.weights_hash, quick=quick)
     return outcomes
 
 
 def _run(
-    name: str, part: Part, model: Model, data: Path, output: Path, show: Callable[[str], None]
+    name: str,
+    part: Part,
+    model: Model,
+    data: Path,
+    output: Path,
+    show: Callable[[str], None],
+    *,
+    quick: bool,
 ) -> dict[str, Any]:
     """Return the contents of the JSON file of an evaluation, after running it if necessary."""
     folder, file = data / part.folder, output / f"{name}.json"
@@ -84,6 +120,8 @@ def _run(
         raise NotAvailableError(f"{error}; source: {part.source}") from None
     conditions = describe_conditions(model.name, model.embedder, checksums(paths, data))
     conditions["precision"] = part.precision or conditions["precision"]
+    if quick:
+        conditions["quick"] = True
     if file.exists():
         record = _read_record(file)
         changed = changed_conditions(record["conditions"], conditions)
@@ -94,12 +132,16 @@ def _run(
     else:
         show(f"{name}: {part.title}")
     start = time.monotonic()
-    result = part.measure(model, folder)
+    sample = sampled_folder(folder, part.files, part.quick) if quick else nullcontext(folder)
+    with sample as measured:
+        result = part.measure(model, measured)
     seconds = round(time.monotonic() - start, 1)
     record = {
         "title": part.title,
         "scores": result.scores,
         "details": result.details,
+        "findings": [] if quick else list(result.findings),
+        "notes": list(result.notes),
         "about": part.about,
         "published": part.published,
         "decimals": part.decimals,
@@ -109,7 +151,117 @@ def _run(
     return record
 
 
-def _write_report(output: Path, outcomes: Outcomes, weights_hash: str) -> None:
+def _train(
+    parts: Mapping[str, TrainingPart],
+    model: Model,
+    training: Training,
+    data: Path,
+    output: Path,
+    elapsed: float,
+    outcomes: Outcomes,
+    show: Callable[[str], None],
+) -> None:
+    """Train what is missing, and write the tables and figures."""
+    plan, resources = training
+    runs = {name: part.runs(plan) for name, part in parts.items()}
+    if resources.minutes is not None:
+        left = max(resources.minutes - elapsed, 1e-6)
+        resources = replace(resources, minutes=left)
+    every_run = [run for of_part in runs.values() for run in of_part]
+    trained = train_missing(plan, every_run, data, output, resources, show)
+    for name, reason in trained.problems.items():
+        if reason.startswith("failed"):
+            outcomes.failed[name] = reason
+    results = trained.results
+    for name, part in parts.items():
+        finished = [trained.records[run.name] for run in runs[name] if run.name in trained.records]
+        missing = _describe_missing(runs[name], trained)
+        if not finished:
+            outcomes.not_run[name] = " ".join(missing)
+            continue
+        result = part.measure(plan, results)
+        notes = [*result.notes, _describe_vectors(resources.vectors), *missing]
+        figures = []
+        try:
+            for plot in part.plot(plan, results):
+                with atomic_file(output / f"{plot.name}.svg") as temporary:
+                    temporary.write_text(plot.svg, encoding="utf-8")
+                figures.append({"file": f"{plot.name}.svg", "caption": plot.caption})
+        except MissingExtraError as error:
+            show(f"{name}: no figures: {error}")
+        record = {
+            "title": part.title,
+            "scores": result.scores,
+            "details": result.details,
+            "findings": [] if plan.quick else list(result.findings),
+            "notes": notes,
+            "figures": figures,
+            "about": part.about,
+            "published": part.published,
+            "decimals": part.decimals,
+            "runs": [run.name for run in runs[name] if run.name in trained.records],
+            "conditions": _conditions_of(finished, model, quick=plan.quick),
+        }
+        write_json(output / f"{name}.json", record)
+        outcomes.records[name] = record
+
+
+def _describe_missing(runs: list[TrainingRun], trained: Trained) -> list[str]:
+    """Return a sentence for each reason why runs have no result."""
+    names = defaultdict(list)
+    for run in runs:
+        if run.name not in trained.records:
+            key = run.name if run.name in trained.problems else run.dataset
+            names[trained.problems[key]].append(run.name)
+    return [
+        f"No result of {', '.join(dict.fromkeys(of_reason))}: {reason}."
+        for reason, of_reason in names.items()
+    ]
+
+
+def _describe_vectors(path: Path | None) -> str:
+    """Return a sentence on the word vectors of all runs."""
+    if path is None:
+        return "There were no pretrained word vectors: those of all words are learned."
+    words, vectors = read_word_vectors(path)
+    known = set(words)
+    sentence = f"Word vectors: `{path.name}`, {len(words):,} words, {vectors.shape[1]} dimensions."
+    absent = [f"`{word}`" for word in _FREQUENT if word not in known]
+    if absent:
+        sentence += (
+            f" It has no vectors of frequent tokens such as {', '.join(absent)}. A word without a "
+            "vector gets one in training if it occurs at least twice in the training data. Of the "
+            "rarer ones, those with digits share a vector by their shape, such as `1,847` and "
+            "`2,310`; all others share one."
+        )
+    return sentence
+
+
+def _conditions_of(records: list[dict[str, Any]], model: Model, *, quick: bool) -> dict[str, Any]:
+    """Return the conditions of all runs of a table; where they differ, all of them."""
+    conditions = [record["conditions"] for record in records]
+
+    def every(name: str) -> str | None:
+        values = dict.fromkeys(str(c[name]) for c in conditions if c[name] is not None)
+        return " and ".join(values) or None
+
+    data = {file: checksum for c in conditions for file, checksum in c["data"].items()}
+    for c in conditions:
+        data |= c["vectors"] or {}
+    of_all = {
+        "model": model.name,
+        "weights_hash": model.embedder.weights_hash,
+        **{name: every(name) for name in ("elmore", "commit", "torch")},
+        "precision": model.embedder.precision,
+        "device": every("hardware"),
+        "seed": None,
+        "seconds": round(sum(c["seconds"] for c in conditions), 1),
+        "data": data,
+    }
+    return {**of_all, "quick": True} if quick else of_all
+
+
+def _write_report(output: Path, outcomes: Outcomes, weights_hash: str, *, quick: bool) -> None:
     """Write a report of these and of earlier evaluations of the same weights."""
     names = (*PARTS, *(file.stem for file in sorted(output.glob("perplexity-*.json"))))
     earlier = {
@@ -117,11 +269,13 @@ def _write_report(output: Path, outcomes: Outcomes, weights_hash: str) -> None:
         for name in names
         if name not in (*outcomes.records, *outcomes.failed) and (output / f"{name}.json").exists()
     }
-    records = outcomes.records | {
+    every = outcomes.records | {
         name: record
         for name, record in earlier.items()
         if record["conditions"].get("weights_hash") == weights_hash
+        and record["conditions"].get("quick", False) == quick
     }
+    records = {name: every[name] for name in names if name in every}
     problems = {
         f"{name} ({kind})": reason
         for kind, reasons in (("not run", outcomes.not_run), ("failed", outcomes.failed))
@@ -129,8 +283,11 @@ def _write_report(output: Path, outcomes: Outcomes, weights_hash: str) -> None:
         if name not in records
     }
     if records:
-        with atomic_file(output / REPORT) as temporary:
-            temporary.write_text(render_report(records, problems), encoding="utf-8")
+        pages = {REPORT: render_report(records, problems)}
+        pages[PAGE] = render_html(records, problems, output)
+        for name, text in pages.items():
+            with atomic_file(output / name) as temporary:
+                temporary.write_text(text, encoding="utf-8")
 
 
 def _read_record(path: Path) -> dict[str, Any]:

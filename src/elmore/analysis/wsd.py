@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from elmore.analysis.data_files import extracted, find_file
-from elmore.analysis.results import NotAvailableError, Result, layer_rows
+from elmore.analysis.results import NotAvailableError, Result, finding, layer_rows
 from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.progress import with_progress
@@ -98,7 +98,13 @@ def measure_wsd(embedder: Embedder, folder: Path) -> Result:
             all_answers[row] += senses
     for row, senses in all_answers.items():
         scores[row] = {"ALL": 100 * f1(senses, all_instances), **scores[row]}
-    return Result(scores, {"instances": len(all_instances), "senses in SemCor": len(averages[0])})
+    lower, top = scores["layer 1"]["ALL"], scores[rows[-1]]["ALL"]
+    claim = "The top layer is better at word senses than the first biLSTM layer"
+    return Result(
+        scores,
+        {"instances": len(all_instances), "senses in SemCor": len(averages[0])},
+        (finding(claim, top > lower, f"F1 {top:.1f} and {lower:.1f} on ALL"),),
+    )
 
 
 def _read_test_sets(path: Path) -> dict[str, list[WsdSentence]]:

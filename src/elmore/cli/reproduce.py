@@ -1,4 +1,4 @@
-"""`elmore reproduce`: evaluate a model on standard datasets."""
+"""`elmore reproduce`: the tables and figures of the paper."""
 
 import json
 import sys
@@ -8,9 +8,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from elmore.cli.options import DEFAULT_MODEL, Json, ModelOptions, Output
+from elmore.cli.options import DEFAULT_MODEL, Changes, Json, ModelOptions, Output
 
 _Several = Parameter(consume_multiple=True, negative="")
+_Switch = Parameter(negative="")
 
 
 def reproduce(
@@ -20,38 +21,78 @@ def reproduce(
     model: ModelOptions = DEFAULT_MODEL,
     only: Annotated[tuple[str, ...], _Several] = (),
     text: Annotated[tuple[Path, ...], _Several] = (),
+    quick: Annotated[bool, _Switch] = False,
+    minutes: float | None = None,
+    jobs: int | None = None,
+    seeds: int | None = None,
+    vectors: Path | None = None,
+    compare: Annotated[tuple[str, ...], _Several] = (),
+    finetune: Annotated[tuple[str, ...], _Several] = (),
+    changes: Changes = (),
+    keep_weights: Annotated[bool, _Switch] = False,
     json_output: Json = False,
 ) -> None:
-    """Evaluate a model on standard datasets, and write a report.
+    """Make the tables and figures of the paper with a model, and write a report.
 
-    Example: `elmore reproduce --only intrinsic -m runs/mine --data data -o report`
+    Everything on small samples, in minutes: `elmore reproduce --quick --data data -o quick`
 
-    The data folder has the following files, each optionally .xz or .gz. Evaluations whose files
-    are missing are not run.
+    Without training: `elmore reproduce --only intrinsic -m runs/mine --data data -o report`
+
+    For 25 minutes on a GPU: `elmore reproduce --only table1 --minutes 25 --data data -o report`
+
+    Evaluations without training, and their files in the data folder, each optionally .xz or .gz:
 
     - perplexity: `corpus/valid.txt`
+    - neighbors (table4): `tasks/wsd/` with SemCor, as below
     - wsd (table5): `tasks/wsd/` with `semcor.data.xml`, `semcor.gold.key.txt`, `index.sense` and
       `Evaluation_Datasets`, a folder or .tar.xz file, of the unified evaluation framework
-    - neighbors (table4): `tasks/wsd/` with SemCor, as above
     - pos (table6): `tasks/pos/` with `*train.conllu`, `*dev.conllu` and `*test.conllu`
     - wic: `tasks/wic/` with `train.data.txt`, `train.gold.txt` and the same for dev and test,
       also in subfolders
     - scws: `tasks/scws/ratings.txt`
 
-    Run the same command again to resume: an evaluation is skipped if it has finished for the same
-    weights, data and settings.
+    Evaluations with training, best on a GPU:
+
+    - table1: tasks with and without ELMo
+    - table2, table3: which layers, and where ELMo enters
+    - figure1, figure2: scores with less training data, and learned layer weights
+    - finetuning: the biLM fine-tuned on the text of a task
+
+    Their data are in `tasks/`: `squad/`, `snli/` (with SICK), `srl/`, `coref/`, `ner/conll2003/`,
+    `ner/wnut17/`, `sst/` and, for word vectors, `vectors/`. The page on how to reproduce the paper
+    in the documentation has the names of all files. What lacks its files is not run.
+
+    Run the same command again to resume: what has finished for the same weights, data and settings
+    is skipped, and an interrupted training run continues from its last epoch.
 
     Args:
         data: Folder of the datasets.
-        output: Folder for report.md and a JSON file per evaluation.
-        only: Evaluations to run, by name; intrinsic stands for perplexity, wsd, pos, wic and scws.
-            By default all.
+        output: Folder for report.md, report.html, figures, and a JSON file per evaluation and
+            training run.
+        only: Evaluations to run, by name; intrinsic stands for perplexity, wsd, pos, wic and scws,
+            training for those with training. By default all.
         text: More text files to measure the perplexity on.
+        quick: Use small samples, two epochs and one seed, to see that everything works.
+        minutes: Time limit for training. Runs that cannot finish are not started; the same command
+            continues later.
+        jobs: Training runs at the same time; by default 12 on a GPU, one on a CPU.
+        seeds: Seeds of each training run; by default 3, and 5 for CoNLL-2003 and SST-5.
+        vectors: Word vectors of all training runs; by default the file in tasks/vectors of the
+            data folder with 100d in its name.
+        compare: More biLMs, by name or path, each with a column in Table 1.
+        finetune: Datasets for which Table 1 fine-tunes the biLM on the training text first:
+            squad, snli, srl, coref, conll2003, sst5, sick or wnut17.
+        changes: Change a setting of all training runs, as in training.epochs=3; may be given
+            several times.
+        keep_weights: Keep the trained models, in trained/ in the output folder.
     """
-    from elmore.analysis.parts import Model, select_parts
+    from elmore.analysis.parts import Model, TrainingPart, select_parts
     from elmore.analysis.report import render_table
-    from elmore.analysis.reproduce import REPORT
+    from elmore.analysis.reproduce import PAGE, REPORT, Training
     from elmore.analysis.reproduce import reproduce as run
+    from elmore.analysis.training.datasets import find_vectors
+    from elmore.analysis.training.run import plan_training
+    from elmore.analysis.training.train import Resources
     from elmore.checkpoint.language_model import read_language_model
     from elmore.checkpoint.pretrained import find_model
     from elmore.errors import InputError
@@ -60,10 +101,30 @@ def reproduce(
     if not data.is_dir():
         raise InputError(f"{data}: no such folder; expected the folder of the datasets")
     read = partial(read_language_model, model.model, options=model.options, vocab=model.vocab)
-    evaluated = Model(find_model(model.model).name, model.load(), read)
+    embedder = model.load()
+    evaluated = Model(find_model(model.model).name, embedder, read)
+    training = None
+    if any(isinstance(part, TrainingPart) for part in parts.values()):
+        plan = plan_training(
+            str(model.model or "en"),
+            embedder,
+            compare=compare,
+            finetuned=finetune,
+            settings=changes,
+            seeds=seeds,
+            quick=quick,
+        )
+        resources = Resources(
+            vectors=vectors or find_vectors(data),
+            device=model.device,
+            jobs=jobs,
+            minutes=minutes,
+            keep_weights=keep_weights,
+        )
+        training = Training(plan, resources)
     show = partial(print, file=sys.stderr, flush=True)
     try:
-        outcomes = run(evaluated, parts, data, output, show=show)
+        outcomes = run(evaluated, parts, data, output, training=training, quick=quick, show=show)
     except KeyboardInterrupt:
         show("elmore: interrupted; run the same command again to resume")
         raise
@@ -72,6 +133,7 @@ def reproduce(
     elif outcomes.records:
         for record in outcomes.records.values():
             print(f"{record['title']}\n\n{render_table(record)}\n")
+        print(output / PAGE)
         print(output / REPORT)
     if outcomes.failed:
         raise InputError(f"no result for {', '.join(outcomes.failed)}; see the messages above")

@@ -1,0 +1,119 @@
+"""Figure 1: how many training examples and epochs a task needs, with and without ELMo."""
+
+import statistics
+
+from elmore.analysis.results import Cell, Plot, Result, finding
+from elmore.analysis.svg import BASELINE, ELMO, mean_and_spread, new_figure, to_plot
+from elmore.analysis.training.datasets import DATASETS
+from elmore.analysis.training.run import Plan, Results, TrainingRun, column_title, dev_scores
+
+_DATASETS = ("snli", "srl")
+_SHARES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+_QUICK_DATASETS, _QUICK_SHARES = ("snli",), (0.1, 0.3, 1.0)
+_FEW, _MANY = 0.01, 0.1
+"""Section 5.4: ELMo with 1 % of the data is about as good as the baseline with 10 %."""
+
+
+def figure1_runs(plan: Plan) -> list[TrainingRun]:
+    """Return all runs of the figure."""
+    return [
+        run
+        for dataset in _datasets(plan)
+        for share in _shares(plan)
+        for bilm in (None, plan.bilm)
+        for run in plan.runs(dataset, bilm, share=share)
+    ]
+
+
+def measure_figure1(plan: Plan, results: Results) -> Result:
+    """Return dev scores by share of the training data, and the epochs that ELMo saves."""
+    rows: dict[str, dict[str, Cell]] = {}
+    findings = []
+    for dataset in _datasets(plan):
+        title = column_title(DATASETS[dataset])
+        for share in _shares(plan):
+            for bilm in (None, plan.bilm):
+                if scores := dev_scores(results, plan.runs(dataset, bilm, share=share)):
+                    column = f"{title}, {'+ ELMo' if bilm else 'baseline'}"
+                    rows.setdefault(f"{share:.1%} of the training data", {})[column] = scores
+        few = dev_scores(results, plan.runs(dataset, plan.bilm, share=_FEW))
+        many = dev_scores(results, plan.runs(dataset, None, share=_MANY))
+        if few and many:
+            with_few, with_many = statistics.mean(few), statistics.mean(many)
+            claim = (
+                f"{title}: ELMo with {_FEW:.0%} of the data is as good as the baseline with "
+                f"{_MANY:.0%}"
+            )
+            evidence = f"{with_few:.2f} and {with_many:.2f}"
+            findings.append(finding(claim, with_few >= with_many, evidence))
+        findings += _compare_epochs(plan, results, dataset)
+    return Result(rows, {}, tuple(findings))
+
+
+def _compare_epochs(plan: Plan, results: Results, dataset: str) -> list[str]:
+    """Return a sentence on the epochs to the baseline's best score, if runs have finished."""
+    to_best, to_exceed, never = [], [], 0
+    runs = zip(plan.runs(dataset, None), plan.runs(dataset, plan.bilm), strict=True)
+    for without, with_elmo in runs:
+        if without.name in results and with_elmo.name in results:
+            before, after = results[without.name].curve, results[with_elmo.name].curve
+            best = max(before)
+            to_best.append(before.index(best) + 1)
+            exceeding = [epoch for epoch, score in enumerate(after, 1) if score > best]
+            to_exceed += exceeding[:1]
+            never += not exceeding
+    if not to_best:
+        return []
+    sentence = (
+        f"{column_title(DATASETS[dataset])}: the baseline has its best dev score after "
+        f"{statistics.mean(to_best):.1f} epochs"
+    )
+    if to_exceed:
+        sentence += f"; ELMo exceeds it after {statistics.mean(to_exceed):.1f}"
+    if never:
+        sentence += f"; in {never} of {len(to_best)} seeds, ELMo does not exceed it"
+    return [f"{sentence} (all training data, mean over seeds)."]
+
+
+def plot_figure1(plan: Plan, results: Results) -> list[Plot]:
+    """Plot the dev scores against the share of the training data."""
+    names = [name for name in _datasets(plan) if _points(plan, results, name, plan.bilm)]
+    if not names:
+        return []
+    figure = new_figure(4 * len(names), 3.4)
+    for axes, name in zip(figure.subplots(1, len(names), squeeze=False).flat, names, strict=True):
+        for bilm, color, label in ((None, BASELINE, "baseline"), (plan.bilm, ELMO, "+ ELMo")):
+            if points := _points(plan, results, name, bilm):
+                shares, means, spreads = zip(*points, strict=True)
+                style = {"fmt": "o-", "markersize": 4, "capsize": 3, "color": color, "label": label}
+                axes.errorbar(shares, means, yerr=spreads, **style)
+        axes.set_xscale("log")
+        axes.set_xticks([100 * share for share in _shares(plan)])
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.minorticks_off()
+        axes.set_title(DATASETS[name].title, fontsize=10)
+        axes.set_xlabel("share of the training data (%)")
+        axes.set_ylabel(f"dev {DATASETS[name].score} (%)")
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False, loc="lower right")
+    caption = (
+        "Dev score against the share of the training data, on a logarithmic axis. Error bars: "
+        "standard deviation over seeds, each of which draws its own sample."
+    )
+    return [to_plot(figure, "figure1", caption)]
+
+
+def _points(
+    plan: Plan, results: Results, dataset: str, bilm: str | None
+) -> list[tuple[float, float, float]]:
+    """Return share in percent, mean and standard deviation of each point."""
+    scores = ((s, dev_scores(results, plan.runs(dataset, bilm, share=s))) for s in _shares(plan))
+    return [(100 * share, *mean_and_spread(dev)) for share, dev in scores if dev]
+
+
+def _datasets(plan: Plan) -> tuple[str, ...]:
+    return _QUICK_DATASETS if plan.quick else _DATASETS
+
+
+def _shares(plan: Plan) -> tuple[float, ...]:
+    return _QUICK_SHARES if plan.quick else _SHARES

@@ -1,0 +1,134 @@
+"""Results of evaluations to one HTML page that needs no other file and no network."""
+
+import re
+from collections.abc import Iterator, Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from elmore.analysis.report import (
+    LISTS,
+    QUICK,
+    is_quick,
+    render_conditions,
+    render_details,
+    render_title,
+    table_rows,
+)
+
+_STYLE = """
+:root { color-scheme: light; }
+body { font: 1rem/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff;
+  max-width: 60rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
+h1, h2 { line-height: 1.2; }
+h2 { margin-top: 2.5rem; border-top: 1px solid #ccc; padding-top: 1rem; }
+.quick { background: #fff3cd; border: 1px solid #b58900; padding: .75rem; font-weight: bold; }
+.table { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem;
+  overflow-wrap: normal; }
+th, td { padding: .3rem .6rem; border-bottom: 1px solid #ddd; text-align: left;
+  vertical-align: top; }
+thead th { border-bottom: 2px solid #666; }
+tbody th { font-weight: normal; position: sticky; left: 0; background: #fff; }
+figure { margin: 1.5rem 0; }
+figure svg { max-width: 100%; height: auto; }
+figcaption, .conditions { font-size: .85rem; color: #444; }
+code { font-size: .9em; }
+@media print {
+  body { max-width: none; padding: 0; font-size: 10pt; }
+  .table { overflow: visible; }
+  table { font-size: 8pt; }
+  th, td { padding: .15rem .3rem; }
+  tr, figure { break-inside: avoid; }
+  h2 { break-after: avoid; }
+}
+"""
+
+_LINK = re.compile(r"https?://[^\s,;<>)]*[^\s,;<>).]")
+_CODE = re.compile(r"`([^`]+)`")
+
+
+def render_html(
+    records: Mapping[str, dict[str, Any]], problems: Mapping[str, str], folder: Path
+) -> str:
+    """Return the page.
+
+    Args:
+        records: Contents of the JSON files by evaluation, see `reproduce`.
+        problems: Reasons why other evaluations have no result.
+        folder: Folder of the figures, which become part of the page.
+    """
+    title, subtitle = render_title(records)
+    contents = (
+        f'<li><a href="#{escape(name)}">{_text(record["title"])}</a></li>'
+        for name, record in records.items()
+    )
+    body = [
+        f"<h1>{_text(title)}</h1>",
+        f'<p class="quick">{QUICK}</p>' if is_quick(records) else "",
+        f"<p>{_text(subtitle)}</p>",
+        f"<nav><ul>{''.join(contents)}</ul></nav>",
+        *("\n".join(_section(name, record, folder)) for name, record in records.items()),
+    ]
+    if problems:
+        reasons = (f"<li>{_text(f'{name}: {reason}')}</li>" for name, reason in problems.items())
+        body.append(f"<section><h2>No result</h2><ul>{''.join(reasons)}</ul></section>")
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            '<head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{_text(title)}</title>",
+            f"<style>{_STYLE}</style></head>",
+            "<body>",
+            *filter(None, body),
+            "</body></html>\n",
+        ]
+    )
+
+
+def _section(name: str, record: dict[str, Any], folder: Path) -> Iterator[str]:
+    yield f'<section id="{escape(name)}"><h2>{_text(record["title"])}</h2>'
+    yield f"<p>{_text(record['about'])}</p>"
+    yield _table(record)
+    for figure in record.get("figures", ()):
+        path, caption = folder / figure["file"], _text(figure["caption"])
+        if path.is_file():
+            image = f'<svg role="img" aria-label="{escape(figure["caption"])}"'
+            svg = path.read_text(encoding="utf-8").replace("<svg", image, 1)
+            yield f"<figure>{svg}<figcaption>{caption}</figcaption></figure>"
+    if lines := [line for key in LISTS for line in record.get(key, ())]:
+        yield f"<ul>{''.join(f'<li>{_text(line)}</li>' for line in lines)}</ul>"
+    if details := render_details(record["details"]):
+        yield f"<p>{_text(details)}</p>"
+    if record["published"]:
+        yield f"<p>Published: {_text(record['published'])}</p>"
+    files = (
+        f"<li><code>{escape(file)}</code> {sha256}</li>"
+        for file, sha256 in record["conditions"]["data"].items()
+    )
+    yield f'<div class="conditions"><p>{_text(render_conditions(name, record))}</p>'
+    yield f"<details><summary>Data (SHA-256)</summary><ul>{''.join(files)}</ul></details></div>"
+    yield "</section>"
+
+
+def _table(record: dict[str, Any]) -> str:
+    header, *rows = table_rows(record)
+    head = "".join(f'<th scope="col">{_text(cell)}</th>' for cell in header)
+    body = "".join(
+        f'<tr><th scope="row">{_text(name)}</th>'
+        f"{''.join(f'<td>{_text(cell)}</td>' for cell in cells)}</tr>"
+        for name, *cells in rows
+    )
+    # Focusable, so that a keyboard can scroll a wide table.
+    return (
+        f'<div class="table" tabindex="0"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _text(text: str) -> str:
+    """Return text as HTML, with `code` and links."""
+    marked = _CODE.sub(r"<code>\1</code>", escape(text))
+    return _LINK.sub(lambda match: f'<a href="{match[0]}">{match[0]}</a>', marked)

@@ -1,0 +1,162 @@
+"""Table 1: the six tasks with and without ELMo."""
+
+import math
+from collections.abc import Mapping
+
+from elmore.analysis.results import Cell, Plot, Result
+from elmore.analysis.svg import BASELINE, ELMO, PAPER, mean_and_spread, new_figure, to_plot
+from elmore.analysis.training.datasets import DATASETS
+from elmore.analysis.training.run import (
+    Plan,
+    Results,
+    TrainingRun,
+    column_title,
+    finished,
+)
+
+_COLUMNS = 3
+_TABLEAU = "C"  # matplotlib's color cycle
+
+
+def table1_runs(plan: Plan) -> list[TrainingRun]:
+    """Return all runs of the table."""
+    return [
+        run
+        for name, dataset in DATASETS.items()
+        if dataset.published or not plan.quick
+        for bilm in (None, *plan.bilms)
+        for run in plan.table1_runs(name, bilm)
+    ]
+
+
+def error_reduction(before: float, after: float) -> float:
+    """Return the share of the errors, in percent, that are gone; scores are in percent, too."""
+    return 100 * (after - before) / (100 - before)
+
+
+def measure_table1(plan: Plan, results: Results) -> Result:
+    """Return the test scores of all seeds beside those of the paper."""
+    rows: dict[str, dict[str, Cell]] = {}
+    notes = []
+    for name, dataset in DATASETS.items():
+        baseline = _test_scores(results, plan.table1_runs(name, None))
+        elmo = {b: _test_scores(results, plan.table1_runs(name, b)) for b in plan.bilms}
+        seeds = [len(baseline), *map(len, elmo.values())]
+        if not any(seeds):
+            continue
+        same = len(set(seeds)) == 1
+        cells: dict[str, Cell] = {"seeds": str(seeds[0]) if same else ", ".join(map(str, seeds))}
+        if baseline:
+            cells["baseline"] = list(baseline.values())
+        for bilm, scores in elmo.items():
+            if scores:
+                cells[f"+ ELMo ({bilm})"] = list(scores.values())
+            if reductions := _reductions(baseline, scores):
+                cells[f"error reduction in % ({bilm})"] = reductions
+        if dataset.published:
+            data, before, after = dataset.published
+            cells |= {
+                "paper: data": data,
+                "paper: baseline": f"{before}",
+                "paper: + ELMo": f"{after}",
+                "paper: error reduction in %": f"{error_reduction(before, after):.1f}",
+            }
+        rows[column_title(dataset)] = cells
+        if dataset.about:
+            notes.append(f"{dataset.title}: {dataset.about}")
+    if plan.finetuned:
+        titles = ", ".join(DATASETS[name].title for name in DATASETS if name in plan.finetuned)
+        notes.append(f"The biLM was fine-tuned on the training text of {titles} (section 3.4).")
+    return Result(rows, {}, notes=tuple(notes))
+
+
+def plot_table1(plan: Plan, results: Results) -> list[Plot]:
+    """Plot the relative error reductions, and the dev scores by epoch."""
+    plots = [_plot_reductions(plan, results), _plot_curves(plan, results)]
+    return [plot for plot in plots if plot]
+
+
+def _test_scores(results: Results, runs: list[TrainingRun]) -> dict[int, float]:
+    """Return the test scores of finished runs by seed."""
+    tests = {run.seed: results[run.name].test for run in runs if run.name in results}
+    return {seed: score for seed, score in tests.items() if score is not None}
+
+
+def _reductions(baseline: Mapping[int, float], elmo: Mapping[int, float]) -> list[float]:
+    """Return the error reduction of each seed that both have."""
+    return [error_reduction(score, elmo[seed]) for seed, score in baseline.items() if seed in elmo]
+
+
+def _plot_reductions(plan: Plan, results: Results) -> Plot | None:
+    shown = {}
+    for name in DATASETS:
+        baseline = _test_scores(results, plan.table1_runs(name, None))
+        for bilm in plan.bilms:
+            elmo = _test_scores(results, plan.table1_runs(name, bilm))
+            if reductions := _reductions(baseline, elmo):
+                shown[name, bilm] = reductions
+    names = [name for name in DATASETS if any(key[0] == name for key in shown)]
+    if not names:
+        return None
+    figure = new_figure(7, 1.4 + 0.4 * len(names))
+    axes = figure.add_subplot(xlabel="relative error reduction on the test set (%)")
+    for i, bilm in enumerate(plan.bilms):
+        points = [(names.index(n), *mean_and_spread(r)) for (n, b), r in shown.items() if b == bilm]
+        if points:
+            rows, means, spreads = zip(*points, strict=True)
+            heights = [row + 0.15 * i for row in rows]
+            color = ELMO if i == 0 else f"{_TABLEAU}{i + 1}"
+            style = {"fmt": "o", "capsize": 3, "color": color, "label": f"ELMo ({bilm})"}
+            axes.errorbar(means, heights, xerr=spreads, **style)
+    published = [
+        (row, error_reduction(*dataset.published[1:]))
+        for row, dataset in enumerate(DATASETS[name] for name in names)
+        if dataset.published
+    ]
+    if published:
+        style = {"color": PAPER, "markerfacecolor": "none", "label": "paper"}
+        axes.plot([x for _, x in published], [row for row, _ in published], "D", **style)
+    axes.set_yticks(range(len(names)), [DATASETS[name].title for name in names])
+    axes.invert_yaxis()
+    axes.axvline(0, color="black", linewidth=0.5)
+    axes.grid(axis="x", alpha=0.3)
+    figure.legend(loc="outside upper center", ncols=4, frameon=False)
+    caption = (
+        "Share of the baseline's errors that ELMo removes. Error bars: standard deviation over "
+        "pairs of runs with the same seed. The paper's datasets differ in part; see the notes."
+    )
+    return to_plot(figure, "table1-error-reduction", caption)
+
+
+def _plot_curves(plan: Plan, results: Results) -> Plot | None:
+    curves = {
+        name: {bilm: finished(results, plan.table1_runs(name, bilm)) for bilm in (None, plan.bilm)}
+        for name in DATASETS
+    }
+    names = [name for name, kinds in curves.items() if any(kinds.values())]
+    if not names:
+        return None
+    height = math.ceil(len(names) / _COLUMNS)
+    figure = new_figure(8, 0.8 + 2.1 * height)
+    panels = list(figure.subplots(height, _COLUMNS, squeeze=False).flat)
+    for unused in panels[len(names) :]:
+        unused.set_axis_off()
+    for name, panel in zip(names, panels, strict=False):
+        best = []
+        for bilm, runs in curves[name].items():
+            for run in runs:
+                epochs = range(1, len(run.curve) + 1)
+                marker = "." if len(run.curve) < 3 else ""
+                color = ELMO if bilm else BASELINE
+                panel.plot(epochs, run.curve, marker=marker, color=color, linewidth=1)
+                best.append(max(run.curve))
+        spread = max(best) - min(best)  # hides the low scores of the first epochs
+        panel.set_ylim(min(best) - 1.5 * spread - 1, max(best) + 0.2 * spread + 0.2)
+        panel.set_title(column_title(DATASETS[name]), fontsize=9)
+    figure.supxlabel("epoch", fontsize=9)
+    figure.supylabel("dev score (%)", fontsize=9)
+    caption = (
+        f"Dev scores after each epoch, one line per seed: baseline in gray, with ELMo "
+        f"({plan.bilm}) in blue. Low scores of the first epochs are not shown."
+    )
+    return to_plot(figure, "table1-curves", caption)

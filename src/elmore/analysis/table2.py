@@ -1,0 +1,45 @@
+"""Table 2: which layers to use, the last or all of them, and how strongly to regularize the mix."""
+
+import statistics
+
+from elmore.analysis.results import Result, finding
+from elmore.analysis.training.datasets import DATASETS
+from elmore.analysis.training.run import Plan, Results, TrainingRun, dev_scores
+from elmore.analysis.training.variants import (
+    Variant,
+    all_variant_runs,
+    variant_datasets,
+    variant_runs,
+    variant_table,
+)
+
+_LAST = "last layer only"
+_ALL = ("all layers, lambda = 1", "all layers, lambda = 0.001")
+VARIANTS = {
+    "baseline": Variant(None, {"squad": 80.8, "snli": 88.1, "srl": 81.6}),
+    _LAST: Variant(("elmo.layers=top",), {"squad": 84.7, "snli": 89.1, "srl": 84.1}),
+    _ALL[0]: Variant(("elmo.penalty=1.0",), {"squad": 85.0, "snli": 89.3, "srl": 84.6}),
+    _ALL[1]: Variant(("elmo.penalty=0.001",), {"squad": 85.2, "snli": 89.5, "srl": 84.8}),
+}
+"""Rows with the scores of Peters et al. (2018)."""
+
+
+def table2_runs(plan: Plan) -> list[TrainingRun]:
+    """Return all runs of the table."""
+    return all_variant_runs(plan, VARIANTS)
+
+
+def measure_table2(plan: Plan, results: Results) -> Result:
+    """Return dev scores by layers and lambda, and whether all layers are better than the last."""
+    findings = []
+    for dataset in variant_datasets(plan):
+        last, *mixes = (
+            dev_scores(results, variant_runs(plan, dataset, VARIANTS[name]))
+            for name in (_LAST, *_ALL)
+        )
+        if last and all(mixes):
+            best, top = max(map(statistics.mean, mixes)), statistics.mean(last)
+            claim = f"All layers are better than the last one on {DATASETS[dataset].title}"
+            evidence = f"mean {best:.2f} with the better lambda, {top:.2f} with the last layer"
+            findings.append(finding(claim, best > top, evidence))
+    return Result(variant_table(plan, results, VARIANTS), {}, tuple(findings))

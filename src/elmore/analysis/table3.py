@@ -1,0 +1,43 @@
+"""Table 3: where ELMo enters a task's model, at the input of its RNN, at its output, or both."""
+
+import statistics
+
+from elmore.analysis.results import Result, finding
+from elmore.analysis.training.datasets import DATASETS
+from elmore.analysis.training.run import Plan, Results, TrainingRun, dev_scores
+from elmore.analysis.training.variants import (
+    Variant,
+    all_variant_runs,
+    variant_datasets,
+    variant_runs,
+    variant_table,
+)
+
+VARIANTS = {
+    "input only": Variant(("elmo.place=input",), {"squad": 85.1, "snli": 88.9, "srl": 84.7}),
+    "input and output": Variant(("elmo.place=both",), {"squad": 85.6, "snli": 89.5, "srl": 84.3}),
+    "output only": Variant(("elmo.place=output",), {"squad": 84.8, "snli": 88.7, "srl": 80.9}),
+}
+"""Rows with the scores of Peters et al. (2018)."""
+
+
+def table3_runs(plan: Plan) -> list[TrainingRun]:
+    """Return all runs of the table."""
+    return all_variant_runs(plan, VARIANTS)
+
+
+def measure_table3(plan: Plan, results: Results) -> Result:
+    """Return dev scores by position, and whether the best position is that of the paper."""
+    findings = []
+    for dataset in variant_datasets(plan):
+        scores = {
+            name: dev_scores(results, variant_runs(plan, dataset, variant))
+            for name, variant in VARIANTS.items()
+        }
+        if all(scores.values()):
+            best = max(scores, key=lambda name: statistics.mean(scores[name]))
+            paper = max(VARIANTS, key=lambda name: VARIANTS[name].published[dataset])
+            claim = f"On {DATASETS[dataset].title}, {paper} is best"
+            evidence = ", ".join(f"{name} {statistics.mean(s):.2f}" for name, s in scores.items())
+            findings.append(finding(claim, best == paper, evidence))
+    return Result(variant_table(plan, results, VARIANTS), {}, tuple(findings))

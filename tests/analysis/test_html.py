@@ -1,0 +1,98 @@
+"""The HTML page. Oracle: Python's HTML parser."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+from elmore.analysis.html import render_html
+from elmore.analysis.report import QUICK, render_report
+
+_VOID = {"meta"}
+
+
+class Page(HTMLParser):
+    """Collects tags, attributes and text, and checks that tags are balanced."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, str, str | None]] = []
+        self.texts: list[tuple[str, str]] = []
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, *attribute) for attribute in attrs]
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if data.strip():
+            self.texts.append((self.open[-1], data.strip()))
+
+
+def record(**changes) -> dict:
+    return {
+        "title": "Table 1: a < b & c",
+        "scores": {"SICK": {"baseline": [76.0, 78.0], "paper": "the | same"}, "WNUT": {"x": 1.0}},
+        "details": {"test words": 1234},
+        "notes": ["See https://example.org/data. The file is `a.json`."],
+        "figures": [{"file": "plot.svg", "caption": 'A "plot".'}],
+        "about": "Scores.",
+        "published": "Nothing.",
+        "decimals": 1,
+        "runs": ["sick-baseline-0"],
+        "conditions": {
+            "model": "tiny", "weights_hash": "abc", "elmore": "1", "commit": None, "torch": "2",
+            "precision": "fp32", "device": "CPU", "seed": None, "seconds": 3, "data": {"f": "sha"},
+        } | changes,
+    }  # fmt: skip
+
+
+def render(tmp_path: Path, **changes) -> tuple[Page, str]:
+    (tmp_path / "plot.svg").write_text('<svg viewBox="0 0 1 1"><g></g></svg>')
+    html = render_html({"table1": record(**changes)}, {"wic (not run)": "no <data>"}, tmp_path)
+    return Page(html), html
+
+
+def test_page_has_the_tables_figures_and_notes(tmp_path: Path) -> None:
+    page, _ = render(tmp_path)
+    cells = [text for tag, text in page.texts if tag == "td"]
+    assert cells == ["77.0 ± 1.4", "the | same", "1.0"]
+    assert ("h2", "Table 1: a < b & c") in page.texts
+    assert ("code", "a.json") in page.texts
+    assert ("a", "href", "https://example.org/data") in page.attributes
+    assert ("svg", "aria-label", 'A "plot".') in page.attributes
+    assert ("figcaption", 'A "plot".') in page.texts
+    assert ("li", "wic (not run): no <data>") in page.texts
+    assert any("1 training runs" in text for _, text in page.texts)
+
+
+def test_page_needs_no_other_file(tmp_path: Path) -> None:
+    page, html = render(tmp_path)
+    assert not [a for a in page.attributes if a[1] in ("src", "srcset") or a[0] == "link"]
+    assert not re.search(r"@import|url\(", html)
+    anchors = {value for tag, name, value in page.attributes if name == "id"}
+    links = {v for tag, name, v in page.attributes if name == "href" and v.startswith("#")}
+    assert {link.removeprefix("#") for link in links} <= anchors
+
+
+def test_page_fits_phones_and_paper(tmp_path: Path) -> None:
+    page, html = render(tmp_path)
+    assert ("meta", "content", "width=device-width, initial-scale=1") in page.attributes
+    assert "@media print" in html
+
+
+def test_quick_results_are_labeled(tmp_path: Path) -> None:
+    assert ("p", QUICK) in render(tmp_path, quick=True)[0].texts
+    assert ("p", QUICK) not in render(tmp_path)[0].texts
+    assert f"**{QUICK}**" in render_report({"table1": record(quick=True)}, {})
+
+
+def test_markdown_has_the_same_tables_and_figures() -> None:
+    lines = render_report({"table1": record()}, {}).splitlines()
+    assert "| SICK | 77.0 ± 1.4 | the \\| same |  |" in lines
+    assert '![A "plot".](plot.svg)' in lines

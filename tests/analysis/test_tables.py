@@ -1,0 +1,145 @@
+"""Tables 1 to 3 and fine-tuning. Oracles: the paper's error reductions; results set by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from elmore.analysis.finetuning import measure_finetuning
+from elmore.analysis.table1 import error_reduction, measure_table1, plot_table1
+from elmore.analysis.table2 import measure_table2
+from elmore.analysis.table3 import measure_table3
+from elmore.analysis.training.datasets import DATASETS
+from elmore.analysis.training.run import Bilm, RunResult
+from tests.analysis.training.fake import TINY, result
+
+PLAN = replace(TINY, seeds=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "percent"),
+    [
+        ("squad", 24.9),
+        ("snli", 5.8),
+        ("srl", 17.2),
+        ("coref", 9.8),
+        ("conll2003", 21),
+        ("sst5", 6.8),
+    ],
+)
+def test_error_reduction_equals_the_paper(name: str, percent: float) -> None:
+    published = DATASETS[name].published
+    assert published is not None
+    actual = error_reduction(published.baseline, published.elmo)
+    assert actual == pytest.approx(percent, abs=0.1)
+
+
+def test_table1_has_the_scores_of_all_seeds_beside_the_paper() -> None:
+    results = {
+        "conll2003-baseline-0": result(95, test=90),
+        "conll2003-baseline-1": result(95, test=91),
+        "conll2003-tiny-0": result(96, test=92),
+        "conll2003-tiny-1": result(96, test=91.9),
+        "wnut17-tiny-0": result(50, test=40),
+        "sick-tiny-0": result(50),  # without a test score
+    }
+    scores, _, _, notes = measure_table1(PLAN, results)
+    assert list(scores) == ["CoNLL-2003 (F1)", "WNUT-17 (F1)"]
+    assert scores["CoNLL-2003 (F1)"] == {
+        "seeds": "2",
+        "baseline": [90, 91],
+        "+ ELMo (tiny)": [92, 91.9],
+        "error reduction in % (tiny)": pytest.approx([20, 10]),
+        "paper: data": "the same",
+        "paper: baseline": "90.15",
+        "paper: + ELMo": "92.22",
+        "paper: error reduction in %": "21.0",
+    }
+    assert scores["WNUT-17 (F1)"] == {"seeds": "0, 1", "+ ELMo (tiny)": [40]}
+    assert notes == ()
+
+
+def test_table1_states_protocols_and_fine_tuning() -> None:
+    plan = replace(PLAN, finetuned=frozenset({"squad"}))
+    scores, _, _, notes = measure_table1(plan, {"squad-tiny-finetune_True-1": result(80, test=79)})
+    assert scores["SQuAD 1.1 (F1)"]["+ ELMo (tiny)"] == [79]
+    assert [note.split(":")[0] for note in notes[:-1]] == ["SQuAD 1.1"]
+    assert "split by article" in notes[0]
+    assert "fine-tuned on the training text of SQuAD 1.1" in notes[-1]
+
+
+def test_table1_has_a_column_for_each_model() -> None:
+    plan = replace(PLAN, bilms={**TINY.bilms, "large": Bilm("large", "hash")})
+    results = {
+        "sick-baseline-0": result(0, test=50),
+        "sick-tiny-0": result(0, test=60),
+        "sick-large-0": result(0, test=75),
+    }
+    row = measure_table1(plan, results).scores["SICK (accuracy)"]
+    assert row["error reduction in % (tiny)"] == [20]
+    assert row["error reduction in % (large)"] == [50]
+    [reductions, curves] = plot_table1(plan, results)
+    assert "ELMo (large)" in reductions.svg
+    assert "SICK (accuracy)" in curves.svg
+
+
+def test_table1_without_results_has_no_plots() -> None:
+    assert plot_table1(PLAN, {}) == []
+
+
+def variants(**scores: float) -> dict[str, RunResult]:
+    return {f"srl-{name}-0": result(score) for name, score in scores.items()}
+
+
+@pytest.mark.parametrize(("top", "verdict"), [(81.0, "confirmed"), (83.5, "not confirmed")])
+def test_table2_compares_all_layers_with_the_last(top: float, verdict: str) -> None:
+    results = variants(baseline=80, tiny=83, **{"tiny-layers_top": top, "tiny-penalty_1.0": 82})
+    scores, _, [found], _ = measure_table2(PLAN, results)
+    assert scores == {
+        "baseline": {"English Web Treebank (F1)": [80], "English Web Treebank, paper": "81.6"},
+        "last layer only": {
+            "English Web Treebank (F1)": [top], "English Web Treebank, paper": "84.1",
+        },
+        "all layers, lambda = 1": {
+            "English Web Treebank (F1)": [82], "English Web Treebank, paper": "84.6",
+        },
+        "all layers, lambda = 0.001": {
+            "English Web Treebank (F1)": [83], "English Web Treebank, paper": "84.8",
+        },
+    }  # fmt: skip
+    assert f"English Web Treebank: {verdict} (mean 83.00" in found
+
+
+@pytest.mark.parametrize(("both", "verdict"), [(81.0, "confirmed"), (83.5, "not confirmed")])
+def test_table3_compares_positions(both: float, verdict: str) -> None:
+    results = variants(tiny=82, **{"tiny-place_both": both, "tiny-place_output": 80})
+    scores, _, [found], _ = measure_table3(PLAN, results)
+    assert [row["English Web Treebank (F1)"] for row in scores.values()] == [[82], [both], [80]]
+    assert found.startswith(
+        f"On English Web Treebank, input only is best: {verdict} (input only 82"
+    )
+
+
+def test_incomplete_comparisons_have_no_verdict() -> None:
+    assert measure_table2(PLAN, variants(tiny=83)).findings == ()
+    assert measure_table3(PLAN, variants(tiny=83)).findings == ()
+
+
+def test_finetuning_shows_perplexity_and_effect() -> None:
+    results = {
+        "sst5-tiny-0": result(50),
+        "sst5-tiny-1": result(51),
+        "sst5-tiny-finetune_True-0": result(52, perplexity=(200, 100)),
+        "coref-tiny-finetune_True-0": result(60, perplexity=(90, 80)),
+    }
+    scores, _, findings, _ = measure_finetuning(PLAN, results)
+    assert scores == {
+        "OntoGUM (average F1)": {
+            "perplexity before": [90], "perplexity after": [80], "dev score, biLM fine-tuned": [60],
+        },
+        "SST-5 (accuracy)": {
+            "perplexity before": [200], "perplexity after": [100],
+            "paper: before": "131.5", "paper: after": "78.6",
+            "dev score, biLM as it is": [50, 51], "dev score, biLM fine-tuned": [52],
+        },
+    }  # fmt: skip
+    assert findings == ("Fine-tuning helps on SST-5: confirmed (+1.50 on dev).",)
