@@ -37,7 +37,10 @@ class Page(HTMLParser):
 def record(**changes) -> dict:
     return {
         "title": "Table 1: a < b & c",
-        "scores": {"SICK": {"baseline": [76.0, 78.0], "paper": "the | same"}, "WNUT": {"x": 1.0}},
+        "scores": {
+            "SICK": {"baseline": [76.0, 78.0], "paper": "the | same"},
+            "WNUT": {"baseline": [], "x": 1.0},
+        },
         "details": {"test words": 1234},
         "notes": ["See https://example.org/data. The file is `a.json`."],
         "figures": [{"file": "plot.svg", "caption": 'A "plot".'}],
@@ -61,7 +64,11 @@ def render(tmp_path: Path, **changes) -> tuple[Page, str]:
 def test_page_has_the_tables_figures_and_notes(tmp_path: Path) -> None:
     page, _ = render(tmp_path)
     cells = [text for tag, text in page.texts if tag == "td"]
-    assert cells == ["77.0 ± 1.4", "the | same", "1.0"]
+    assert [cell.replace("\N{NO-BREAK SPACE}", " ") for cell in cells] == [
+        "77.0 ± 1.4",
+        "the | same",
+        "1.0",
+    ]
     assert ("h2", "Table 1: a < b & c") in page.texts
     assert ("code", "a.json") in page.texts
     assert ("a", "href", "https://example.org/data") in page.attributes

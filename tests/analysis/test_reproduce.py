@@ -11,8 +11,12 @@ import pytest
 import elmore
 from elmore.analysis import parts as module
 from elmore.analysis.parts import GROUPS, PARTS, Model, Part, select_parts
-from elmore.analysis.reproduce import reproduce
+from elmore.analysis.reproduce import Training, reproduce
 from elmore.analysis.results import Result
+from elmore.analysis.training import train
+from elmore.analysis.training.datasets import DATASETS
+from elmore.analysis.training.run import Plan
+from elmore.analysis.training.train import Resources
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.checkpoint.directory import write_directory
@@ -20,6 +24,7 @@ from elmore.checkpoint.language_model import read_language_model
 from elmore.embedder import Embedder
 from elmore.errors import InputError
 from tests.analysis.toy import VOCABULARY, uniform_softmax, write_pos, write_wsd
+from tests.analysis.training.fake import TINY, fake_command, write_data
 
 
 @pytest.fixture
@@ -203,3 +208,101 @@ def test_damaged_result_is_reported_and_kept(model: Model, data: Path, tmp_path:
     outcomes = reproduce(model, select_parts(["pos"]), data, tmp_path / "out")
     assert "pos.json is damaged" in outcomes.failed["pos"]
     assert (tmp_path / "out" / "pos.json").read_text() == "{"
+
+
+CPU = Resources(device="cpu", jobs=4)
+
+
+@pytest.fixture
+def training(data: Path, monkeypatch: pytest.MonkeyPatch) -> Training:
+    """Data of SICK and WNUT-17 and a trainer with known scores, which fails on WNUT-17."""
+    write_data(data, "sick", "wnut17")
+    monkeypatch.setattr(train, "train_command", fake_command)
+    return Training(replace(TINY, seeds=2), CPU)
+
+
+def test_table_of_trained_tasks_has_figures_and_says_what_is_missing(
+    model: Model, data: Path, tmp_path: Path, training: Training
+) -> None:
+    vectors = tmp_path / "glove.100d.txt"
+    vectors.write_text("the 1 2\na 1 2\n")
+    training = training._replace(resources=replace(CPU, vectors=vectors))
+    out = tmp_path / "out"
+    outcomes = reproduce(model, select_parts(["table1"]), data, out, training=training)
+    record = outcomes.records["table1"]
+    assert record == read(out / "table1.json")
+    assert record["scores"] == {
+        "SICK (accuracy)": {
+            "seeds": "2",
+            "baseline": pytest.approx([40, 41]),
+            "+ ELMo (tiny)": pytest.approx([50, 51]),
+            "relative error reduction (tiny), %": pytest.approx([1000 / 60, 1000 / 59]),
+        }
+    }
+    assert record["runs"] == [f"sick-{kind}-{n}" for kind in ("baseline", "tiny") for n in (0, 1)]
+    assert record["conditions"]["device"] == "a CPU"
+    assert vectors.name in record["conditions"]["data"]
+    words, *missing = record["notes"]
+    assert words.startswith("Word vectors: `glove.100d.txt`, 2 words, 2 dimensions. It has no")
+    assert "such as `i`, `'s`, `n't`, `1`, `2018`." in words
+    names = [f"wnut17-{kind}-{n}" for kind in ("baseline", "tiny") for n in (0, 1)]
+    assert f"No result of {', '.join(names)}: failed: no memory (exit code 1)." in missing
+    assert any("squad not found; source: https://" in sentence for sentence in missing)
+    assert outcomes.failed == dict.fromkeys(names, "no memory (exit code 1)")
+    assert outcomes.unfinished == []
+    report = (out / "report.md").read_text()
+    assert "| SICK (accuracy) | 2 | 40.50 ± 0.71 | 50.50 ± 0.71 | 16.81 ± 0.20 |" in report
+    assert "- wnut17-tiny-1 (failed): no memory (exit code 1)" in report
+    assert all((out / figure["file"]).is_file() for figure in record["figures"])
+    assert len(record["figures"]) == 2
+
+
+def test_report_keeps_tables_of_earlier_calls(
+    model: Model, data: Path, tmp_path: Path, training: Training
+) -> None:
+    for name in ("table1", "pos"):
+        reproduce(model, select_parts([name]), data, tmp_path / "out", training=training)
+    lines = (tmp_path / "out" / "report.md").read_text().splitlines()
+    assert [line for line in lines if line.startswith("## ")] == [
+        f"## {PARTS['table1'].title}",
+        f"## {PARTS['pos'].title}",
+    ]
+
+
+def test_quick_results_have_samples_and_no_findings(
+    model: Model, data: Path, tmp_path: Path
+) -> None:
+    parts, out = select_parts(["perplexity", "pos"]), tmp_path / "out"
+    valid = data / "corpus" / "valid.txt.xz"
+    valid.write_bytes(lzma.compress(b"The bank.\n" * 30))
+    quick = reproduce(model, parts, data, out, quick=True)
+    assert quick.records["perplexity"]["details"]["tokens"] == 25 * 4
+    assert quick.records["pos"]["findings"] == []
+    assert "**Quick run: " in (out / "report.md").read_text()
+    full = reproduce(model, parts, data, out)
+    assert full.records["perplexity"]["details"]["tokens"] == 30 * 4
+    [found] = full.records["pos"]["findings"]
+    assert found.endswith("not confirmed (accuracy 100.0 and 100.0).")
+    assert "**Quick run: " not in (out / "report.md").read_text()
+
+
+def test_time_limit_leaves_runs_for_a_later_call(
+    model: Model, data: Path, tmp_path: Path, training: Training
+) -> None:
+    plan = Plan(bilms=training.plan.bilms, seeds=1, finetuned=frozenset({"sick"}))
+    limited = Training(plan, replace(CPU, minutes=0.001))
+    parts = select_parts(["table1"])
+    outcomes = reproduce(model, parts, data, tmp_path / "out", training=limited)
+    assert outcomes.records == {}
+    assert set(outcomes.unfinished) == {
+        f"{dataset}-{kind}-0"
+        for dataset in ("sick", "wnut17")
+        for kind in ("baseline", "tiny-finetune_True" if dataset == "sick" else "tiny")
+    }
+    assert "too little time left" in outcomes.not_run["table1"]
+    later = reproduce(model, parts, data, tmp_path / "out", training=Training(plan, CPU))
+    assert later.records["table1"]["runs"] == ["sick-baseline-0", "sick-tiny-finetune_True-0"]
+
+
+def test_every_dataset_says_where_to_get_it() -> None:
+    assert all(dataset.source.startswith("https://") for dataset in DATASETS.values())

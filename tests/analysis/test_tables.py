@@ -43,18 +43,23 @@ def test_table1_has_the_scores_of_all_seeds_beside_the_paper() -> None:
         "sick-tiny-0": result(50),  # without a test score
     }
     scores, _, _, notes = measure_table1(PLAN, results)
-    assert list(scores) == ["CoNLL-2003 (F1)", "WNUT-17 (F1)"]
-    assert scores["CoNLL-2003 (F1)"] == {
+    assert list(scores) == ["CoNLL-2003 NER (F1)", "WNUT-17 NER (F1)"]
+    assert scores["CoNLL-2003 NER (F1)"] == {
         "seeds": "2",
         "baseline": [90, 91],
         "+ ELMo (tiny)": [92, 91.9],
-        "error reduction in % (tiny)": pytest.approx([20, 10]),
+        "relative error reduction (tiny), %": pytest.approx([20, 10]),
         "paper: data": "the same",
         "paper: baseline": "90.15",
         "paper: + ELMo": "92.22",
-        "paper: error reduction in %": "21.0",
+        "paper: relative error reduction, %": "21.0",
     }
-    assert scores["WNUT-17 (F1)"] == {"seeds": "0, 1", "+ ELMo (tiny)": [40]}
+    assert scores["WNUT-17 NER (F1)"] == {
+        "seeds": "0, 1",
+        "baseline": [],
+        "+ ELMo (tiny)": [40],
+        "relative error reduction (tiny), %": [],
+    }
     assert notes == ()
 
 
@@ -75,8 +80,8 @@ def test_table1_has_a_column_for_each_model() -> None:
         "sick-large-0": result(0, test=75),
     }
     row = measure_table1(plan, results).scores["SICK (accuracy)"]
-    assert row["error reduction in % (tiny)"] == [20]
-    assert row["error reduction in % (large)"] == [50]
+    assert row["relative error reduction (tiny), %"] == [20]
+    assert row["relative error reduction (large), %"] == [50]
     [reductions, curves] = plot_table1(plan, results)
     assert "ELMo (large)" in reductions.svg
     assert "SICK (accuracy)" in curves.svg
@@ -95,28 +100,26 @@ def test_table2_compares_all_layers_with_the_last(top: float, verdict: str) -> N
     results = variants(baseline=80, tiny=83, **{"tiny-layers_top": top, "tiny-penalty_1.0": 82})
     scores, _, [found], _ = measure_table2(PLAN, results)
     assert scores == {
-        "baseline": {"English Web Treebank (F1)": [80], "English Web Treebank, paper": "81.6"},
+        "baseline": {"EWT SRL (F1)": [80], "EWT SRL, paper": "81.6"},
         "last layer only": {
-            "English Web Treebank (F1)": [top], "English Web Treebank, paper": "84.1",
+            "EWT SRL (F1)": [top], "EWT SRL, paper": "84.1",
         },
         "all layers, lambda = 1": {
-            "English Web Treebank (F1)": [82], "English Web Treebank, paper": "84.6",
+            "EWT SRL (F1)": [82], "EWT SRL, paper": "84.6",
         },
         "all layers, lambda = 0.001": {
-            "English Web Treebank (F1)": [83], "English Web Treebank, paper": "84.8",
+            "EWT SRL (F1)": [83], "EWT SRL, paper": "84.8",
         },
     }  # fmt: skip
-    assert f"English Web Treebank: {verdict} (mean 83.00" in found
+    assert f"EWT SRL: {verdict} (mean 83.00" in found
 
 
 @pytest.mark.parametrize(("both", "verdict"), [(81.0, "confirmed"), (83.5, "not confirmed")])
 def test_table3_compares_positions(both: float, verdict: str) -> None:
     results = variants(tiny=82, **{"tiny-place_both": both, "tiny-place_output": 80})
     scores, _, [found], _ = measure_table3(PLAN, results)
-    assert [row["English Web Treebank (F1)"] for row in scores.values()] == [[82], [both], [80]]
-    assert found.startswith(
-        f"On English Web Treebank, input only is best: {verdict} (input only 82"
-    )
+    assert [row["EWT SRL (F1)"] for row in scores.values()] == [[82], [both], [80]]
+    assert found.startswith(f"On EWT SRL, input only is best: {verdict} (input only 82")
 
 
 def test_incomplete_comparisons_have_no_verdict() -> None:
@@ -133,7 +136,7 @@ def test_finetuning_shows_perplexity_and_effect() -> None:
     }
     scores, _, findings, _ = measure_finetuning(PLAN, results)
     assert scores == {
-        "OntoGUM (average F1)": {
+        "OntoGUM coreference (average F1)": {
             "perplexity before": [90], "perplexity after": [80], "dev score, biLM fine-tuned": [60],
         },
         "SST-5 (accuracy)": {

@@ -35,14 +35,14 @@ def measure_figure1(plan: Plan, results: Results) -> Result:
             for bilm in (None, plan.bilm):
                 if scores := dev_scores(results, plan.runs(dataset, bilm, share=share)):
                     column = f"{title}, {'+ ELMo' if bilm else 'baseline'}"
-                    rows.setdefault(f"{share:.1%} of the training data", {})[column] = scores
+                    rows.setdefault(f"{100 * share:g} % of the training data", {})[column] = scores
         few = dev_scores(results, plan.runs(dataset, plan.bilm, share=_FEW))
         many = dev_scores(results, plan.runs(dataset, None, share=_MANY))
         if few and many:
             with_few, with_many = statistics.mean(few), statistics.mean(many)
             claim = (
-                f"{title}: ELMo with {_FEW:.0%} of the data is as good as the baseline with "
-                f"{_MANY:.0%}"
+                f"{title}: ELMo with {_FEW:.0%} of the data is at least as good as the baseline "
+                f"with {_MANY:.0%}"
             )
             evidence = f"{with_few:.2f} and {with_many:.2f}"
             findings.append(finding(claim, with_few >= with_many, evidence))

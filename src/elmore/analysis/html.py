@@ -30,13 +30,15 @@ th, td { padding: .3rem .6rem; border-bottom: 1px solid #ddd; text-align: left;
   vertical-align: top; }
 thead th { border-bottom: 2px solid #666; }
 tbody th { font-weight: normal; position: sticky; left: 0; background: #fff; }
-figure { margin: 1.5rem 0; }
-figure svg { max-width: 100%; height: auto; }
+figure { margin: 1.5rem 0; overflow-x: auto; }
+figure svg { width: 100%; min-width: 30rem; max-width: 48rem; height: auto; }
 figcaption, .conditions { font-size: .85rem; color: #444; }
 code { font-size: .9em; }
 @media print {
   body { max-width: none; padding: 0; font-size: 10pt; }
-  .table { overflow: visible; }
+  .table, figure { overflow: visible; }
+  tbody th { position: static; }
+  figure svg { min-width: 0; }
   table { font-size: 8pt; }
   th, td { padding: .15rem .3rem; }
   tr, figure { break-inside: avoid; }
@@ -44,6 +46,7 @@ code { font-size: .9em; }
 }
 """
 
+_SPREAD, _UNBROKEN = " ± ", "&nbsp;±&nbsp;"
 _LINK = re.compile(r"https?://[^\s,;<>)]*[^\s,;<>).]")
 _CODE = re.compile(r"`([^`]+)`")
 
@@ -118,7 +121,7 @@ def _table(record: dict[str, Any]) -> str:
     head = "".join(f'<th scope="col">{_text(cell)}</th>' for cell in header)
     body = "".join(
         f'<tr><th scope="row">{_text(name)}</th>'
-        f"{''.join(f'<td>{_text(cell)}</td>' for cell in cells)}</tr>"
+        f"{''.join(f'<td>{_text(cell).replace(_SPREAD, _UNBROKEN)}</td>' for cell in cells)}</tr>"
         for name, *cells in rows
     )
     # Focusable, so that a keyboard can scroll a wide table.

@@ -122,8 +122,8 @@ PARTS: dict[str, Part | TrainingPart] = {
         measure=measure_table1,
         plot=plot_table1,
         about="Test scores in percent: mean and standard deviation over seeds. The dev set selects "
-        "the epoch, and the test set is scored once. The error reduction is the mean over pairs of "
-        "runs with the same seed.",
+        "the epoch, and the test set is scored once. The relative error reduction is the mean over "
+        "pairs of runs with the same seed.",
         published="Peters et al. (2018), Table 1.",
     ),
     "table2": TrainingPart(
@@ -133,8 +133,8 @@ PARTS: dict[str, Part | TrainingPart] = {
         about="Dev scores in percent: mean and standard deviation over seeds. Lambda regularizes "
         "the layer weights; a large one keeps them close to the average. ELMo enters where it does "
         "in Table 1.",
-        published="Peters et al. (2018), Table 2; SNLI with all of its training set, SRL on "
-        "OntoNotes.",
+        published="Peters et al. (2018), Table 2: all of the dev set of SQuAD, all of the training "
+        "set of SNLI, SRL on OntoNotes.",
     ),
     "table3": TrainingPart(
         title="Table 3: where ELMo enters",
@@ -142,8 +142,8 @@ PARTS: dict[str, Part | TrainingPart] = {
         measure=measure_table3,
         about="Dev scores in percent: mean and standard deviation over seeds, with ELMo at the "
         "input of the task's RNN, at its output, or both.",
-        published="Peters et al. (2018), Table 3; SNLI with all of its training set, SRL on "
-        "OntoNotes.",
+        published="Peters et al. (2018), Table 3: all of the dev set of SQuAD, all of the training "
+        "set of SNLI, SRL on OntoNotes.",
     ),
     "neighbors": Part(
         title="Table 4: nearest neighbors of a word in context",

@@ -73,6 +73,8 @@ def _render_cell(cell: Cell, decimals: int) -> str:
     match cell:
         case str():
             return cell
+        case []:
+            return ""
         case list():
             mean = f"{statistics.mean(cell):.{decimals}f}"
             return f"{mean} ± {statistics.stdev(cell):.{decimals}f}" if len(cell) > 1 else mean

@@ -45,6 +45,9 @@ class Outcomes(NamedTuple):
     failed: dict[str, str]
     """Errors of evaluations with invalid data, and of training runs."""
 
+    unfinished: list[str]
+    """Names of training runs that the time limit has stopped or kept from starting."""
+
 
 class Training(NamedTuple):
     """How the tables of trained tasks are made."""
@@ -80,7 +83,7 @@ def reproduce(
         show: Called with messages about the progress.
     """
     start = time.monotonic()
-    outcomes = Outcomes({}, {}, {})
+    outcomes = Outcomes({}, {}, {}, [])
     with lock(output):
         output.mkdir(exist_ok=True)
         for name, part in parts.items():
@@ -170,9 +173,13 @@ def _train(
     every_run = [run for of_part in runs.values() for run in of_part]
     trained = train_missing(plan, every_run, data, output, resources, show)
     for name, reason in trained.problems.items():
-        if reason.startswith("failed"):
-            outcomes.failed[name] = reason
-    results = trained.results
+        if reason.startswith("failed: "):
+            outcomes.failed[name] = reason.removeprefix("failed: ")
+        elif reason.startswith("not finished: "):
+            outcomes.unfinished.append(name)
+    if outcomes.unfinished:
+        show(f"training runs that have not finished: {len(outcomes.unfinished)}")
+    results, vectors = trained.results, _describe_vectors(resources.vectors)
     for name, part in parts.items():
         finished = [trained.records[run.name] for run in runs[name] if run.name in trained.records]
         missing = _describe_missing(runs[name], trained)
@@ -180,7 +187,7 @@ def _train(
             outcomes.not_run[name] = " ".join(missing)
             continue
         result = part.measure(plan, results)
-        notes = [*result.notes, _describe_vectors(resources.vectors), *missing]
+        notes = [*result.notes, vectors, *missing]
         figures = []
         try:
             for plot in part.plot(plan, results):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from elmore.errors import InputError
 
 Cell = float | str | list[float]
-"""A score, a text, or the scores of several seeds."""
+"""A score, a text, or the scores of several seeds, if any have finished."""
 
 
 class Result(NamedTuple):

@@ -45,21 +45,20 @@ def measure_table1(plan: Plan, results: Results) -> Result:
         if not any(seeds):
             continue
         same = len(set(seeds)) == 1
-        cells: dict[str, Cell] = {"seeds": str(seeds[0]) if same else ", ".join(map(str, seeds))}
-        if baseline:
-            cells["baseline"] = list(baseline.values())
+        cells: dict[str, Cell] = {
+            "seeds": str(seeds[0]) if same else ", ".join(map(str, seeds)),
+            "baseline": list(baseline.values()),
+        }
         for bilm, scores in elmo.items():
-            if scores:
-                cells[f"+ ELMo ({bilm})"] = list(scores.values())
-            if reductions := _reductions(baseline, scores):
-                cells[f"error reduction in % ({bilm})"] = reductions
+            cells[f"+ ELMo ({bilm})"] = list(scores.values())
+            cells[f"relative error reduction ({bilm}), %"] = _reductions(baseline, scores)
         if dataset.published:
             data, before, after = dataset.published
             cells |= {
                 "paper: data": data,
                 "paper: baseline": f"{before}",
                 "paper: + ELMo": f"{after}",
-                "paper: error reduction in %": f"{error_reduction(before, after):.1f}",
+                "paper: relative error reduction, %": f"{error_reduction(before, after):.1f}",
             }
         rows[column_title(dataset)] = cells
         if dataset.about:

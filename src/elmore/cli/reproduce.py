@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -73,8 +74,8 @@ def reproduce(
             training for those with training. By default all.
         text: More text files to measure the perplexity on.
         quick: Use small samples, two epochs and one seed, to see that everything works.
-        minutes: Time limit for training. Runs that cannot finish are not started; the same command
-            continues later.
+        minutes: Time limit for training, counted from the start of the command. Runs that cannot
+            finish are not started; the same command continues later.
         jobs: Training runs at the same time; by default 12 on a GPU, one on a CPU.
         seeds: Seeds of each training run; by default 3, and 5 for CoNLL-2003 and SST-5.
         vectors: Word vectors of all training runs; by default the file in tasks/vectors of the
@@ -101,10 +102,12 @@ def reproduce(
     if not data.is_dir():
         raise InputError(f"{data}: no such folder; expected the folder of the datasets")
     read = partial(read_language_model, model.model, options=model.options, vocab=model.vocab)
-    embedder = model.load()
+    trained = [isinstance(part, TrainingPart) for part in parts.values()]
+    # Training runs load the model themselves and should have the GPU to themselves.
+    embedder = (replace(model, device="cpu") if all(trained) else model).load()
     evaluated = Model(find_model(model.model).name, embedder, read)
     training = None
-    if any(isinstance(part, TrainingPart) for part in parts.values()):
+    if any(trained):
         plan = plan_training(
             str(model.model or "en"),
             embedder,
@@ -137,5 +140,7 @@ def reproduce(
         print(output / REPORT)
     if outcomes.failed:
         raise InputError(f"no result for {', '.join(outcomes.failed)}; see the messages above")
-    if not outcomes.records:
+    if outcomes.unfinished:
+        show("elmore: run the same command again to continue")
+    elif not outcomes.records:
         raise InputError("nothing was measured; see the messages above")

@@ -18,8 +18,6 @@ _SCRIPT = textwrap.dedent("""
     folder.mkdir()
     with (folder.parent.parent / "started.txt").open("a") as file:
         file.write(folder.name + "\\n")
-    if "fail" in metrics:
-        sys.exit(metrics["fail"])
     (folder / "config.toml").touch()
     epoch = {"epoch": 1, "seconds": 1, "dev_seconds": 1, "dev": metrics["scores"]["dev"]}
     (folder / "metrics.jsonl").write_text(json.dumps(epoch) + "\\n")
@@ -32,11 +30,16 @@ _SCRIPT = textwrap.dedent("""
 def fake_command(
     plan: Plan, run: TrainingRun, files: Files, folder: Path, resources: object, *, resume: bool
 ) -> list[str]:
-    """Return the command of a run; its dev score is 0.5, with ELMo 0.6, plus 0.01 per seed."""
+    """Return the command of a run; its dev score is 0.5, with ELMo 0.6, plus 0.01 per seed.
+
+    The test score is 0.1 lower. Runs on WNUT-17 fail.
+    """
     score = 0.5 + (0.1 if run.bilm else 0) + 0.01 * run.seed
     scores = {"dev": {"f1": score, "accuracy": score}}
     if run.test:
         scores["test"] = {"f1": score - 0.1, "accuracy": score - 0.1}
+    if run.dataset == "wnut17":
+        return [sys.executable, "-S", "-E", "-c", "raise SystemExit('no memory')"]
     metrics = {
         "task": DATASETS[run.dataset].task,
         "scores": scores,
@@ -47,6 +50,17 @@ def fake_command(
         "train": [path.read_text() for path in files.train],
     }
     return [sys.executable, "-S", "-E", "-c", _SCRIPT, str(folder), json.dumps(metrics)]
+
+
+def write_data(folder: Path, *datasets: str) -> None:
+    """Write twenty pairs or sentences to each file of these datasets."""
+    for name in datasets:
+        is_table = DATASETS[name].form == "table"
+        rows = "".join(f"{n}\n" if is_table else f"word{n} O\n\n" for n in range(20))
+        for pattern in DATASETS[name].files:
+            path = folder / "tasks" / pattern.replace("*", "")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"header\n{rows}" if is_table else rows)
 
 
 def result(

@@ -11,7 +11,7 @@ from elmore.analysis.training.datasets import DATASETS, Files
 from elmore.analysis.training.run import Bilm, Plan
 from elmore.analysis.training.train import Resources, Trained, train_command, train_missing
 from elmore.errors import InputError
-from tests.analysis.training.fake import TINY, fake_command
+from tests.analysis.training.fake import TINY, fake_command, write_data
 
 CPU = Resources(device="cpu", jobs=3)
 ONE_SEED = replace(TINY, seeds=1)
@@ -19,16 +19,7 @@ ONE_SEED = replace(TINY, seeds=1)
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Data of SICK and WNUT-17: twenty pairs, twenty sentences."""
-    contents = {
-        "sick": "header\n" + "".join(f"{n}\n" for n in range(20)),
-        "wnut17": "".join(f"word{n} O\n\n" for n in range(20)),
-    }
-    for name, content in contents.items():
-        for pattern in DATASETS[name].files:
-            path = tmp_path / "data" / "tasks" / pattern.replace("*", "")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content)
+    write_data(tmp_path / "data", "sick", "conll2003")
     return tmp_path / "data"
 
 
@@ -91,17 +82,17 @@ def test_test_score_of_a_finished_run_requires_another_run(data: Path) -> None:
 
 def test_change_of_conditions_repeats_the_runs_it_concerns(data: Path) -> None:
     def run(plan: Plan = ONE_SEED, resources: Resources = CPU) -> list[str]:
-        runs = [*plan.runs("sick", None), *plan.runs("sick", "tiny"), *plan.runs("wnut17", None)]
+        runs = [*plan.runs("sick", None), *plan.runs("sick", "tiny"), *plan.runs("conll2003", None)]
         train(data, *runs, plan=plan, resources=resources)
         return started(data)
 
-    every = ["sick-baseline-0", "sick-tiny-0", "wnut17-baseline-0"]
+    every = ["conll2003-baseline-0", "sick-baseline-0", "sick-tiny-0"]
     assert run() == every
     other = replace(ONE_SEED, bilms={"tiny": Bilm("tiny", "other weights")})
     assert run(other) == ["sick-tiny-0"]
     path = data / "tasks" / "snli" / "SICK_trial.txt"
     path.write_text(path.read_text() * 2)
-    assert run(other) == every[:2]
+    assert run(other) == every[1:]
     vectors = data / "vectors.txt"
     vectors.write_text("the 1 2\n")
     assert run(other, replace(CPU, vectors=vectors)) == every
@@ -113,13 +104,13 @@ def test_missing_file_is_reported_once_and_the_rest_runs(data: Path) -> None:
     (data / "tasks" / "snli" / "SICK_trial.txt").unlink()
     messages: list[str] = []
     plan = replace(TINY, seeds=2)
-    runs = [*plan.runs("sick", None), *plan.runs("wnut17", None)]
+    runs = [*plan.runs("sick", None), *plan.runs("conll2003", None)]
     trained = train_missing(plan, runs, data, data.parent / "out", CPU, messages.append)
     path = data / "tasks" / "snli" / "SICK_trial.txt"
     reason = f"not run: {path} not found; source: {DATASETS['sick'].source}"
     assert trained.problems == {"sick": reason}
     assert messages[0] == f"sick: {reason}"
-    assert trained.records.keys() == {"wnut17-baseline-0", "wnut17-baseline-1"}
+    assert trained.records.keys() == {"conll2003-baseline-0", "conll2003-baseline-1"}
 
 
 def test_shares_and_quick_samples_are_trained_on(data: Path) -> None:

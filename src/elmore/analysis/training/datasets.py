@@ -172,7 +172,7 @@ DATASETS: dict[str, Dataset] = {
         split=_split_snli,
     ),
     "srl": Dataset(
-        title="English Web Treebank",
+        title="EWT SRL",
         score="F1",
         task="srl",
         files=("srl/ewt.train.conll", "srl/ewt.dev.conll", "srl/ewt.test.conll"),
@@ -184,7 +184,7 @@ DATASETS: dict[str, Dataset] = {
         about="PropBank roles of the English Web Treebank; the paper uses OntoNotes.",
     ),
     "coref": Dataset(
-        title="OntoGUM",
+        title="OntoGUM coreference",
         score="average F1",
         task="coref",
         files=("coref/ontogum.train.conll", "coref/ontogum.dev.conll", "coref/ontogum.test.conll"),
@@ -196,7 +196,7 @@ DATASETS: dict[str, Dataset] = {
         about="OntoGUM has the annotation scheme of OntoNotes and is far smaller.",
     ),
     "conll2003": Dataset(
-        title="CoNLL-2003",
+        title="CoNLL-2003 NER",
         score="F1",
         task="ner",
         files=("ner/conll2003/eng.train", "ner/conll2003/eng.testa", "ner/conll2003/eng.testb"),
@@ -230,7 +230,7 @@ DATASETS: dict[str, Dataset] = {
         quick=160,
     ),
     "wnut17": Dataset(
-        title="WNUT-17",
+        title="WNUT-17 NER",
         score="F1",
         task="ner",
         files=(

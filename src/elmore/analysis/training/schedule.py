@@ -177,15 +177,17 @@ class _Process:
 def _stop(processes: Iterable[_Process], seconds: float) -> None:
     """Let processes complete their epoch for some seconds; then stop them at once."""
     remaining = [process for process in processes if not process.ended]
-    for patience in (seconds, _GRACE):
+    try:
+        for patience in (seconds, _GRACE):
+            for process in remaining:
+                process.ask_to_stop()  # the second time, `elmore train` stops within its epoch
+            end = time.monotonic() + patience
+            for process in remaining:
+                process.wait(max(0, end - time.monotonic()))
+            remaining = [process for process in remaining if not process.ended]
+    finally:  # also if the user loses patience
         for process in remaining:
-            process.ask_to_stop()  # the second time, `elmore train` stops within its epoch
-        end = time.monotonic() + patience
-        for process in remaining:
-            process.wait(max(0, end - time.monotonic()))
-        remaining = [process for process in remaining if not process.ended]
-    for process in remaining:
-        process.kill()
+            process.kill()
 
 
 def _fits(job: Job, folder: Path, left: float, minutes: float) -> bool:
