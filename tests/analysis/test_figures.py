@@ -6,8 +6,7 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.figure import Figure
 
-from elmore.analysis import figure1
-from elmore.analysis.figure1 import measure_figure1, plot_figure1
+from elmore.analysis.figure1 import SHARES, measure_figure1, plot_figure1
 from elmore.analysis.figure2 import measure_figure2, plot_figure2
 from elmore.analysis.svg import mean_and_spread, new_figure, to_plot
 from tests.analysis.training.fake import TINY, result
@@ -61,9 +60,9 @@ def test_figure1_has_scores_by_share(figures: list[Figure]) -> None:
 
 
 def test_figure1_has_at_least_six_points_from_a_thousandth_to_all() -> None:
-    assert len(figure1._SHARES) >= 6
-    assert min(figure1._SHARES) == 0.001
-    assert max(figure1._SHARES) == 1
+    assert len(SHARES) >= 6
+    assert min(SHARES) == 0.001
+    assert max(SHARES) == 1
 
 
 def test_figure2_is_a_heat_map_of_the_weights(figures: list[Figure]) -> None:

@@ -42,7 +42,7 @@ def test_table1_has_the_scores_of_all_seeds_beside_the_paper() -> None:
         "wnut17-tiny-0": result(50, test=40),
         "sick-tiny-0": result(50),  # without a test score
     }
-    scores, _, _, notes = measure_table1(PLAN, results)
+    scores, _, [found], notes = measure_table1(PLAN, results)
     assert list(scores) == ["CoNLL-2003 NER (F1)", "WNUT-17 NER (F1)"]
     assert scores["CoNLL-2003 NER (F1)"] == {
         "seeds": "2",
@@ -61,6 +61,10 @@ def test_table1_has_the_scores_of_all_seeds_beside_the_paper() -> None:
         "relative error reduction (tiny), %": [],
     }
     assert notes == ()
+    assert found == (
+        "CoNLL-2003 NER: the relative error reduction is at least the paper's: not confirmed "
+        "(15.0 % and 21.0 %)."
+    )
 
 
 def test_table1_states_protocols_and_fine_tuning() -> None:

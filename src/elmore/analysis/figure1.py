@@ -5,10 +5,10 @@ import statistics
 from elmore.analysis.results import Cell, Plot, Result, finding
 from elmore.analysis.svg import BASELINE, ELMO, mean_and_spread, new_figure, to_plot
 from elmore.analysis.training.datasets import DATASETS
-from elmore.analysis.training.run import Plan, Results, TrainingRun, column_title, dev_scores
+from elmore.analysis.training.run import Plan, Results, TrainingRun, dev_scores
 
 _DATASETS = ("snli", "srl")
-_SHARES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+SHARES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 _QUICK_DATASETS, _QUICK_SHARES = ("snli",), (0.1, 0.3, 1.0)
 _FEW, _MANY = 0.01, 0.1
 """Section 5.4: ELMo with 1 % of the data is about as good as the baseline with 10 %."""
@@ -30,7 +30,7 @@ def measure_figure1(plan: Plan, results: Results) -> Result:
     rows: dict[str, dict[str, Cell]] = {}
     findings = []
     for dataset in _datasets(plan):
-        title = column_title(DATASETS[dataset])
+        title = DATASETS[dataset].heading
         for share in _shares(plan):
             for bilm in (None, plan.bilm):
                 if scores := dev_scores(results, plan.runs(dataset, bilm, share=share)):
@@ -65,7 +65,7 @@ def _compare_epochs(plan: Plan, results: Results, dataset: str) -> list[str]:
     if not to_best:
         return []
     sentence = (
-        f"{column_title(DATASETS[dataset])}: the baseline has its best dev score after "
+        f"{DATASETS[dataset].heading}: the baseline has its best dev score after "
         f"{statistics.mean(to_best):.1f} epochs"
     )
     if to_exceed:
@@ -116,4 +116,4 @@ def _datasets(plan: Plan) -> tuple[str, ...]:
 
 
 def _shares(plan: Plan) -> tuple[float, ...]:
-    return _QUICK_SHARES if plan.quick else _SHARES
+    return _QUICK_SHARES if plan.quick else SHARES

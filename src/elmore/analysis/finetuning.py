@@ -4,7 +4,7 @@ import statistics
 
 from elmore.analysis.results import Cell, Result, finding
 from elmore.analysis.training.datasets import DATASETS
-from elmore.analysis.training.run import Plan, Results, TrainingRun, column_title, finished
+from elmore.analysis.training.run import Plan, Results, TrainingRun, finished
 
 _DATASETS = tuple(name for name, dataset in DATASETS.items() if dataset.published)
 _QUICK_DATASETS = ("conll2003",)
@@ -40,7 +40,7 @@ def measure_finetuning(plan: Plan, results: Results) -> Result:
         if after:
             cells["dev score, biLM fine-tuned"] = [run.dev for run in after]
         if cells:
-            rows[column_title(DATASETS[dataset])] = cells
+            rows[DATASETS[dataset].heading] = cells
         if before and after:
             gain = statistics.mean(r.dev for r in after) - statistics.mean(r.dev for r in before)
             claim = f"Fine-tuning helps on {DATASETS[dataset].title}"

@@ -13,7 +13,7 @@ from elmore.text.lines import read_lines
 Sampler = Callable[[Path, Path], None]
 """Writes a sample of the first file to the second."""
 
-_SENTENCES_OF_SEMCOR = 20  # one out of so many
+_SEMCOR_STEP = 20  # every 20th sentence is kept
 
 
 def sample_of(form: Format, count: int) -> Sampler:
@@ -38,7 +38,7 @@ def sample_semcor(source: Path, target: Path) -> None:
         else:
             kept.append(line)
         if line.rstrip().endswith("</sentence>"):
-            if number % _SENTENCES_OF_SEMCOR == 0 or any(">play<" in word for word in sentence):
+            if number % _SEMCOR_STEP == 0 or any(">play<" in word for word in sentence):
                 kept += sentence
             sentence, number = [], number + 1
     target.write_text("\n".join(kept) + "\n", encoding="utf-8")

@@ -1,21 +1,20 @@
 """Table 1: the six tasks with and without ELMo."""
 
 import math
+import statistics
 from collections.abc import Mapping
 
-from elmore.analysis.results import Cell, Plot, Result
+from elmore.analysis.results import Cell, Plot, Result, finding
 from elmore.analysis.svg import BASELINE, ELMO, PAPER, mean_and_spread, new_figure, to_plot
 from elmore.analysis.training.datasets import DATASETS
 from elmore.analysis.training.run import (
     Plan,
     Results,
     TrainingRun,
-    column_title,
     finished,
 )
 
 _COLUMNS = 3
-_TABLEAU = "C"  # matplotlib's color cycle
 
 
 def table1_runs(plan: Plan) -> list[TrainingRun]:
@@ -37,7 +36,7 @@ def error_reduction(before: float, after: float) -> float:
 def measure_table1(plan: Plan, results: Results) -> Result:
     """Return the test scores of all seeds beside those of the paper."""
     rows: dict[str, dict[str, Cell]] = {}
-    notes = []
+    findings, notes = [], []
     for name, dataset in DATASETS.items():
         baseline = _test_scores(results, plan.table1_runs(name, None))
         elmo = {b: _test_scores(results, plan.table1_runs(name, b)) for b in plan.bilms}
@@ -54,19 +53,24 @@ def measure_table1(plan: Plan, results: Results) -> Result:
             cells[f"relative error reduction ({bilm}), %"] = _reductions(baseline, scores)
         if dataset.published:
             data, before, after = dataset.published
+            paper = error_reduction(before, after)
             cells |= {
                 "paper: data": data,
                 "paper: baseline": f"{before}",
                 "paper: + ELMo": f"{after}",
-                "paper: relative error reduction, %": f"{error_reduction(before, after):.1f}",
+                "paper: relative error reduction, %": f"{paper:.1f}",
             }
-        rows[column_title(dataset)] = cells
+            if ours := _reductions(baseline, elmo[plan.bilm]):
+                claim = f"{dataset.title}: the relative error reduction is at least the paper's"
+                mean = statistics.mean(ours)
+                findings.append(finding(claim, mean >= paper, f"{mean:.1f} % and {paper:.1f} %"))
+        rows[dataset.heading] = cells
         if dataset.about:
             notes.append(f"{dataset.title}: {dataset.about}")
     if plan.finetuned:
         titles = ", ".join(DATASETS[name].title for name in DATASETS if name in plan.finetuned)
         notes.append(f"The biLM was fine-tuned on the training text of {titles} (section 3.4).")
-    return Result(rows, {}, notes=tuple(notes))
+    return Result(rows, {}, tuple(findings), tuple(notes))
 
 
 def plot_table1(plan: Plan, results: Results) -> list[Plot]:
@@ -104,7 +108,7 @@ def _plot_reductions(plan: Plan, results: Results) -> Plot | None:
         if points:
             rows, means, spreads = zip(*points, strict=True)
             heights = [row + 0.15 * i for row in rows]
-            color = ELMO if i == 0 else f"{_TABLEAU}{i + 1}"
+            color = ELMO if i == 0 else f"C{i + 1}"
             style = {"fmt": "o", "capsize": 3, "color": color, "label": f"ELMo ({bilm})"}
             axes.errorbar(means, heights, xerr=spreads, **style)
     published = [
@@ -151,7 +155,7 @@ def _plot_curves(plan: Plan, results: Results) -> Plot | None:
                 best.append(max(run.curve))
         spread = max(best) - min(best)  # hides the low scores of the first epochs
         panel.set_ylim(min(best) - 1.5 * spread - 1, max(best) + 0.2 * spread + 0.2)
-        panel.set_title(column_title(DATASETS[name]), fontsize=9)
+        panel.set_title(DATASETS[name].heading, fontsize=9)
     figure.supxlabel("epoch", fontsize=9)
     figure.supylabel("dev score (%)", fontsize=9)
     caption = (

@@ -68,6 +68,11 @@ class Dataset:
     split: Callable[[Files, Path], Files] = lambda files, _: files
     """Returns the files of a run, some of them written to the folder."""
 
+    @property
+    def heading(self) -> str:
+        """Its title and its score, for tables."""
+        return f"{self.title} ({self.score})"
+
     def find(self, data: Path) -> Files:
         """Return the files below the folder of all data.
 

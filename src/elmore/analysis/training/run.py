@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
-from elmore.analysis.training.datasets import DATASETS, Dataset
+from elmore.analysis.training.datasets import DATASETS
 from elmore.checkpoint.pretrained import find_model
 from elmore.embedder import Embedder, load
 from elmore.errors import InputError
@@ -242,8 +242,3 @@ def finished(results: Results, runs: Sequence[TrainingRun]) -> list[RunResult]:
 def dev_scores(results: Results, runs: Sequence[TrainingRun]) -> list[float]:
     """Return the dev scores of those runs that have finished."""
     return [result.dev for result in finished(results, runs)]
-
-
-def column_title(dataset: Dataset) -> str:
-    """Return the name of a dataset and of its score."""
-    return f"{dataset.title} ({dataset.score})"

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from elmore.analysis.results import Cell
 from elmore.analysis.training.datasets import DATASETS
-from elmore.analysis.training.run import Plan, Results, TrainingRun, column_title, dev_scores
+from elmore.analysis.training.run import Plan, Results, TrainingRun, dev_scores
 
 _DATASETS, _QUICK_DATASETS = ("squad", "snli", "srl"), ("snli",)
 
@@ -51,7 +51,7 @@ def variant_table(
         cells: dict[str, Cell] = {}
         for dataset in variant_datasets(plan):
             if scores := dev_scores(results, variant_runs(plan, dataset, variant)):
-                cells[column_title(DATASETS[dataset])] = scores
+                cells[DATASETS[dataset].heading] = scores
                 cells[f"{DATASETS[dataset].title}, paper"] = str(variant.published[dataset])
         if cells:
             rows[name] = cells
