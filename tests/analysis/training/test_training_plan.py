@@ -10,6 +10,7 @@ from elmore.analysis.training.datasets import DATASETS
 from elmore.analysis.training.run import Bilm, Plan, plan_training
 from elmore.embedder import Embedder
 from elmore.errors import InputError
+from elmore.tasks.train import read_task_config
 from tests.analysis.training.fake import TINY
 
 
@@ -128,6 +129,13 @@ def test_plan_has_the_precision_and_the_hash_of_the_models(
 def test_invalid_plans_are_rejected(arguments: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Plan(bilms=TINY.bilms, **arguments)
+
+
+@pytest.mark.parametrize("change", ["data.language=de", "training.betas=[0.8, 0.9]"])
+def test_settings_survive_the_command_line(change: str) -> None:
+    plan = Plan(bilms=TINY.bilms, settings=(change,))
+    [run, *_] = plan.runs("sick", "tiny")
+    assert plan.config(run) == read_task_config("entailment", None, [change])
 
 
 def test_invalid_settings_are_rejected() -> None:

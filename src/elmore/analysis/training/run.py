@@ -133,7 +133,8 @@ class Plan:
 
     def changes(self, run: TrainingRun) -> list[str]:
         """Return the settings of a run that differ from the defaults of its task."""
-        settings = (f"{name}={json.dumps(value)}" for name, value in run.settings)
+        values = ((name, "none" if value is None else value) for name, value in run.settings)
+        settings = (f"{name}={json.dumps(value)}" for name, value in values)  # TOML has no null
         return [*self._defaults(run.dataset), *settings]
 
     def config(self, run: TrainingRun) -> TaskConfig:
