@@ -15,7 +15,7 @@ _SCRIPT = textwrap.dedent("""
     from pathlib import Path
 
     folder, metrics = Path(sys.argv[1]), json.loads(sys.argv[2])
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     with (folder.parent.parent / "started.txt").open("a") as file:
         file.write(folder.name + "\\n")
     (folder / "config.toml").touch()

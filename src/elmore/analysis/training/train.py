@@ -120,8 +120,13 @@ def train_missing(
         return _summarize(trained.records[run.name])
 
     expected = {run.name: _expected_minutes(run, records, plan) for run in waiting}
-    # One seed of everything comes before the second seed; long runs start first.
-    waiting.sort(key=lambda run: (run.seed, -expected[run.name]))
+
+    def priority(run: TrainingRun) -> tuple[bool, int, float]:
+        """Resume runs first; then complete everything with one seed, long runs first."""
+        is_new = not (output / UNFINISHED / run.name).exists()
+        return is_new, run.seed, -expected[run.name]
+
+    waiting.sort(key=priority)
     on_gpu = resources.device != "cpu" and torch.cuda.is_available()
     at_once = min(resources.jobs or (_JOBS_ON_GPU if on_gpu else 1), len(waiting))
     threads = max(1, (os.cpu_count() or 1) // at_once)
