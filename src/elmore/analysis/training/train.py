@@ -9,7 +9,7 @@ import os
 import shutil
 import statistics
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -104,12 +104,30 @@ def train_missing(
             trained.records[run.name] = record
         elif run.dataset in files:
             waiting.append(run)
-    if not waiting:
-        return trained
-    show(f"training runs: {len(trained.records)} finished before, {len(waiting)} to do")
+    if waiting:
+        show(f"training runs: {len(trained.records)} finished before, {len(waiting)} to do")
+        new, unfinished = _train(plan, waiting, files, records, output, resources, show)
+        trained.records.update(new)
+        trained.problems.update(unfinished)
+    return trained
 
-    def keep(run: TrainingRun, folder: Path, seconds: float) -> str:
-        trained.records[run.name] = records.write(run, folder, seconds)
+
+def _train(
+    plan: Plan,
+    runs: Sequence[TrainingRun],
+    files: Mapping[str, Files],
+    records: Records,
+    output: Path,
+    resources: Resources,
+    show: Show,
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Train runs; return the records of those that finish, and why others do not."""
+    new: dict[str, dict[str, Any]] = {}
+    unfinished = output / UNFINISHED
+    expected = {run.name: _expected_minutes(run, records, plan) for run in runs}
+
+    def finish(run: TrainingRun, folder: Path, seconds: float) -> str:
+        new[run.name] = records.write(run, folder, seconds)
         if resources.keep_weights:
             target = output / TRAINED / run.name
             shutil.rmtree(target, ignore_errors=True)
@@ -117,18 +135,14 @@ def train_missing(
             folder.rename(target)
         else:
             shutil.rmtree(folder)
-        return _summarize(trained.records[run.name])
-
-    expected = {run.name: _expected_minutes(run, records, plan) for run in waiting}
+        return _summarize(new[run.name])
 
     def priority(run: TrainingRun) -> tuple[bool, int, float]:
         """Resume runs first; then complete everything with one seed, long runs first."""
-        is_new = not (output / UNFINISHED / run.name).exists()
-        return is_new, run.seed, -expected[run.name]
+        return not (unfinished / run.name).exists(), run.seed, -expected[run.name]
 
-    waiting.sort(key=priority)
     on_gpu = resources.device != "cpu" and torch.cuda.is_available()
-    at_once = min(resources.jobs or (_JOBS_ON_GPU if on_gpu else 1), len(waiting))
+    at_once = min(resources.jobs or (_JOBS_ON_GPU if on_gpu else 1), len(runs))
     threads = max(1, (os.cpu_count() or 1) // at_once)
     environment = {"OMP_NUM_THREADS": str(threads), **os.environ, "PYTHONUNBUFFERED": "1"}
     mps = multi_process_service(environment) if on_gpu else nullcontext(environment)
@@ -142,21 +156,20 @@ def train_missing(
                 command=lambda folder, resume: train_command(
                     plan, run, prepare(run), folder, resources, resume=resume
                 ),
-                finish=lambda folder, seconds: keep(run, folder, seconds),
+                finish=lambda folder, seconds: finish(run, folder, seconds),
             )
 
-        unfinished = run_jobs(
-            list(map(job, waiting)),
-            output / UNFINISHED,
+        problems = run_jobs(
+            [job(run) for run in sorted(runs, key=priority)],
+            unfinished,
             at_once=at_once,
             minutes=resources.minutes,
             environment=job_environment,
             show=show,
         )
-    trained.problems.update(unfinished)
     with suppress(OSError):  # not empty
-        (output / UNFINISHED).rmdir()
-    return trained
+        unfinished.rmdir()
+    return new, problems
 
 
 def train_command(
