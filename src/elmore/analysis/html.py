@@ -38,7 +38,7 @@ code { font-size: .9em; }
   body { max-width: none; padding: 0; font-size: 10pt; }
   .table, figure { overflow: visible; }
   tbody th { position: static; }
-  figure svg { min-width: 0; }
+  figure svg { min-width: 0; max-width: 100%; max-height: 10cm; }
   table { font-size: 8pt; }
   th, td { padding: .15rem .3rem; }
   tr, figure { break-inside: avoid; }
