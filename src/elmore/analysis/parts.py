@@ -110,7 +110,7 @@ def perplexity_part(path: Path, title: str) -> Part:
         about="With the full softmax; every sentence starts from a zero state.",
         precision="fp32",
         decimals=2,
-        quick={escape(path.name): sample_of("lines", 25)},
+        quick={escape(path.name): sample_of("lines", 12)},
     )
 
 
@@ -179,7 +179,7 @@ PARTS: dict[str, Part | TrainingPart] = {
         "control, the probe is also trained on shuffled tags.",
         published="Peters et al. (2018), on the Penn Treebank: layer 1 97.3, layer 2 96.8. Other "
         "treebanks are not comparable.",
-        quick={name: sample_of("sentences", 400) for name in POS_FILES},
+        quick={name: sample_of("sentences", 200) for name in POS_FILES},
     ),
     "figure1": TrainingPart(
         title="Figure 1: how much training data and time a task needs",

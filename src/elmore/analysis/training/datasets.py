@@ -154,7 +154,7 @@ DATASETS: dict[str, Dataset] = {
         form="squad",
         source="https://rajpurkar.github.io/SQuAD-explorer",
         minutes=13,
-        quick=8,
+        quick=6,
         published=Published("SQuAD test", 81.1, 85.8),
         about="The official test set is not public. The dev set is split by article, in the order "
         "of titles: the first, third, ... select the epoch, the others are the test set.",
@@ -168,7 +168,7 @@ DATASETS: dict[str, Dataset] = {
         form="lines",
         source="https://nlp.stanford.edu/projects/snli",
         minutes=6,
-        quick=160,
+        quick=100,
         published=Published("all of SNLI", 88.0, 88.7),
         settings=("data.class_weights=balanced",),
         about="With `snli_1.0_train_subset.jsonl`, a part of the training set, the model also "
@@ -184,7 +184,7 @@ DATASETS: dict[str, Dataset] = {
         form="sentences",
         source="https://github.com/propbank/propbank-release",
         minutes=14,
-        quick=40,
+        quick=24,
         published=Published("OntoNotes", 81.4, 84.6),
         about="PropBank roles of the English Web Treebank; the paper uses OntoNotes.",
     ),
@@ -208,7 +208,7 @@ DATASETS: dict[str, Dataset] = {
         form="sentences",
         source="https://www.clips.uantwerpen.be/conll2003/ner",
         minutes=6,
-        quick=160,
+        quick=100,
         published=Published("the same", 90.15, 92.22),
         seeds=5,
     ),
@@ -220,7 +220,7 @@ DATASETS: dict[str, Dataset] = {
         form="lines",
         source="https://nlp.stanford.edu/sentiment",
         minutes=4,
-        quick=30,
+        quick=20,
         published=Published("the same", 51.4, 54.7),
         seeds=5,
     ),
@@ -232,7 +232,7 @@ DATASETS: dict[str, Dataset] = {
         form="table",
         source="https://zenodo.org/records/2787612",
         minutes=1,
-        quick=160,
+        quick=100,
     ),
     "wnut17": Dataset(
         title="WNUT-17 NER",
@@ -246,7 +246,7 @@ DATASETS: dict[str, Dataset] = {
         form="sentences",
         source="https://noisy-text.github.io/2017/emerging-rare-entities.html",
         minutes=1,
-        quick=160,
+        quick=100,
     ),
 }
 """All datasets by name: those of Table 1 in the order of the paper, and two more."""
