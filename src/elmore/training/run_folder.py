@@ -233,4 +233,5 @@ def hardware_name(device: torch.device) -> str:
     """Return the name of a GPU, or the architecture of the CPU and its number of threads."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{platform.machine()} CPU, {threads} thread{'s' * (threads > 1)}"
