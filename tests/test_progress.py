@@ -20,7 +20,7 @@ def test_bar_ends_with_the_total(monkeypatch: pytest.MonkeyPatch, total: int | N
     monkeypatch.setattr(sys, "stderr", Terminal())
     for name, value in {"TERM": "xterm", "COLUMNS": "100", "NO_COLOR": "1"}.items():
         monkeypatch.setenv(name, value)
-    assert list(with_progress("abcd", "letters read", total)) == [*"abcd"]
+    assert list(with_progress((c for c in "abcd"), "letters read", total)) == [*"abcd"]
     assert re.findall(r"(\S+) letters read", sys.stderr.getvalue())[-1] == "4/4"
 
 
