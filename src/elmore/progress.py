@@ -27,7 +27,9 @@ def _bar(items: Iterable[T], what: str, total: int | None) -> Iterator[T]:
         progress.TimeRemainingColumn(),
     )
     with progress.Progress(*columns, console=Console(stderr=True)) as bars:
-        yield from bars.track(items, total=total)
+        task = bars.add_task(what, total=total)
+        yield from bars.track(items, total=total, task_id=task)
+        bars.update(task, total=bars.tasks[task].completed)  # it may not have been known before
 
 
 def _lines(items: Iterable[T], what: str, total: int | None) -> Iterator[T]:

@@ -1,6 +1,7 @@
 """Commands, end to end, with valid and invalid input. Oracle: the Python API."""
 
 import gzip
+import io
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ import elmore
 from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.packages import INCLUDED, ModelPackage
 from elmore.cli import _ARGUMENTS
+from elmore.embedder import Embedder
 from elmore.text.vocabulary import Vocabulary
 from tests.cli.conftest import assert_rejected
 
@@ -443,3 +445,21 @@ def test_closed_pipe_is_not_an_error(folder: Path) -> None:
     )  # fmt: skip
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr
+
+
+class _Terminal(io.BytesIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("raw", [io.BytesIO(), _Terminal()], ids=["pipe", "terminal"])
+def test_output_in_a_pipe_is_utf8(
+    run, embedder: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw: io.BytesIO
+) -> None:
+    """A terminal keeps its encoding, and gets escapes of characters that it does not have."""
+    embedder.save(tmp_path / "\uc601\uc5b4")
+    stdout = io.TextIOWrapper(raw, encoding="latin-1", write_through=True)
+    monkeypatch.setattr(sys, "stdout", stdout)
+    assert run("info", tmp_path / "\uc601\uc5b4").code == 0
+    expected = "\\uc601\\uc5b4" if raw.isatty() else "\uc601\uc5b4"
+    assert expected in raw.getvalue().decode("utf-8").splitlines()[0]

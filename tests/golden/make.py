@@ -1,4 +1,4 @@
-"""Compute the golden vectors with AllenNLP and bilm-tf.
+"""Compute the golden vectors with AllenNLP, bilm-tf and simple_elmo.
 
 Each program needs a separate environment, without elmore. From the root of the repository:
 
@@ -7,6 +7,9 @@ Each program needs a separate environment, without elmore. From the root of the 
 
     pip install tensorflow==2.15.1 h5py && pip install --no-deps bilm==0.1.post5
     python -m tests.golden.make bilm_tf
+
+    pip install tensorflow==2.15.1 simple-elmo==0.9.2
+    python -m tests.golden.make simple_elmo
 
 bilm-tf is TensorFlow 1 graph code; it runs unchanged on `tensorflow.compat.v1`.
 """
@@ -22,7 +25,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.golden.models import BATCHES, MIX_WEIGHTS, MODELS, READABLE, digest, stored_dims
+from tests.golden.models import (
+    BATCHES,
+    MIX_WEIGHTS,
+    MODELS,
+    READABLE,
+    SAME_LENGTH,
+    SENTENCES,
+    SIMPLE_ELMO_BATCH,
+    SIMPLE_ELMO_MODELS,
+    digest,
+    stored_dims,
+)
 from tests.oracles.releases import Release, write_release
 
 Batch = list[list[str]]
@@ -192,14 +206,52 @@ def vectors(program: Program, name: str) -> dict[str, np.ndarray]:
     return arrays
 
 
+def simple_elmo(release: Release, name: str) -> dict[str, np.ndarray]:
+    """Return the vectors of simple_elmo: of calls with and without warm-up, and of two calls.
+
+    Its averages over words are stored for sentences without padding only.
+    """
+    import tensorflow.compat.v1 as tf
+    from simple_elmo import ElmoModel, weight_layers
+
+    arrays = {}
+
+    def store(kind: str, vectors: np.ndarray) -> None:
+        rows = zip(vectors, SENTENCES, strict=True)
+        words = [row[..., : len(words), :] for row, words in rows]
+        arrays[f"{name}/{kind}"] = np.concatenate(words, axis=-2).astype(np.float32)
+
+    with tf.Graph().as_default() as graph:
+        model = ElmoModel()
+        model.load(str(release.options_file.parent), max_batch_size=SIMPLE_ELMO_BATCH)
+        for layers in ("average", "top", "all"):
+            store(layers, model.get_elmo_vectors(SENTENCES, layers=layers))
+        store("no warm-up", model.get_elmo_vectors(SENTENCES, warmup=False))
+        for layers in ("average", "top"):
+            average = model.get_elmo_vector_average(SAME_LENGTH, layers=layers)
+            arrays[f"{name}/mean, {layers}"] = average
+        session = tf.Session(graph=graph)
+        with session.as_default():
+            model.elmo_sentence_input = weight_layers("input", model.sentence_embeddings_op)
+            session.run(tf.global_variables_initializer())
+        model.get_elmo_vectors(SENTENCES, session=session)
+        store("second call", model.get_elmo_vectors(SENTENCES, warmup=False, session=session))
+    return arrays
+
+
 def main(program: str) -> None:
     """Write the vectors of one program next to this file."""
-    start = {"allennlp": allennlp, "bilm_tf": bilm_tf}[program]
     arrays: dict[str, np.ndarray] = {}
-    for name in READABLE[program]:
+    for name in SIMPLE_ELMO_MODELS if program == "simple_elmo" else READABLE[program]:
         with tempfile.TemporaryDirectory() as folder:
             release = write_release(Path(folder), MODELS[name])
-            arrays |= vectors(start(release), name)
+            match program:
+                case "simple_elmo":
+                    arrays |= simple_elmo(release, name)
+                case "allennlp":
+                    arrays |= vectors(allennlp(release), name)
+                case "bilm_tf":
+                    arrays |= vectors(bilm_tf(release), name)
             arrays[f"{name}/digest"] = np.array(digest(release))
     np.savez_compressed(Path(__file__).with_name(f"{program}.npz"), **arrays)
 

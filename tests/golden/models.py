@@ -45,6 +45,11 @@ BATCHES = [
 ]
 SENTENCES = [words for batch in BATCHES for words in batch]
 
+SIMPLE_ELMO_MODELS = ["usual", "one layer", "three layers", "skip off", "width 10"]
+SIMPLE_ELMO_BATCH = 5  # so SENTENCES are three batches, and a fourth of one sentence
+SAME_LENGTH = [["The", "bank", "."], ["of", "the", "river"], ["a", "b", "c"], ["x", "y", "z"],
+               ["rates", "rise", "."]]  # fmt: skip
+
 MIX_WEIGHTS = [0.3, -0.5, 0.9]
 
 

@@ -270,7 +270,8 @@ def test_resuming_with_other_settings_is_rejected(
 ) -> None:
     interrupted_run(text, tmp_path / "run", config)
     other = replace(config, training=replace(config.training, lr=0.5))
-    with pytest.raises(InputError, match="was started with other settings"):
+    message = r"was started with other settings: training.lr was 0.01, not 0.5\. Resume it with"
+    with pytest.raises(InputError, match=message):
         pretrain(
             [text], tmp_path / "run", other, cache=tmp_path / "c", workers=1, device="cpu",
             resume=True,

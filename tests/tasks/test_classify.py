@@ -19,6 +19,7 @@ from elmore.tasks.config import ElmoConfig, WordsConfig
 from elmore.tasks.vectors import WordVectors
 from elmore.tasks.words import WordEncoder, WordIndex, Words
 from elmore.text.tokenize import get_tokenizer
+from elmore.training.run_folder import Report
 
 LABELS = ["a", "b", "c", "d"]
 EXPECTED = [("Sports", 'They "won" , again'), ("Politics", "A vote (no)")]
@@ -184,7 +185,7 @@ SMALL = [
 ]  # fmt: skip
 
 
-def train(folder: Path, data: Path, changes: list[str]) -> dict:
+def train(folder: Path, data: Path, changes: list[str], report: Report = lambda _: None) -> dict:
     config = read_task_config("classify", changes=[*SMALL, *changes])
     return train_task(
         "classify",
@@ -195,6 +196,7 @@ def train(folder: Path, data: Path, changes: list[str]) -> dict:
         config=config,
         device="cpu",
         progress=False,
+        report=report,
     )
 
 
@@ -229,6 +231,24 @@ def test_learns_several_labels(tmp_path: Path) -> None:
     task = trained.task
     assert "red" in task.show(trained.parse("rose sea"), both)
     assert task.show(trained.parse("glass"), none).split() == ["glass"]
+
+
+def test_labels_that_look_like_texts_are_reported(tmp_path: Path) -> None:
+    """Without a header, the label comes first; a file may have it second."""
+    data = tmp_path / "data.tsv"
+    data.write_text("".join(f"text {i}\t{i % 2}\n" for i in range(6)))
+    notes: list[str] = []
+    train(
+        tmp_path / "run",
+        data,
+        ["elmo.place=none", "training.epochs=1"],
+        report=lambda record: notes.append(record.get("note", "")),
+    )
+    expected = (
+        "the 6 training examples have 6 different labels, such as 'text 0'. Are labels and texts "
+        "in the right columns?"
+    )
+    assert expected in notes
 
 
 def test_invalid_settings_are_rejected() -> None:

@@ -3,6 +3,7 @@
 Commands import torch and other slow packages when they run, so that `elmore --help` is fast.
 """
 
+import io
 import re
 import sys
 import warnings
@@ -58,6 +59,7 @@ _OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|not enough memo
 def main() -> None:
     """Run a command. Invalid input prints a one-line error and exits with code 2."""
     handle_signals(_terminate)
+    _write_utf8()
     warnings.showwarning = _show_warning
     limit_spinning()
     try:
@@ -80,6 +82,14 @@ def main() -> None:
         if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(str(error)):
             raise
         _fail(f"not enough memory; try a smaller model or smaller batches ({error!s:.200})")
+
+
+def _write_utf8() -> None:
+    """Write UTF-8 to files and pipes. A terminal gets escapes of characters that it lacks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            encoding = stream.encoding if stream.isatty() else "utf-8"
+            stream.reconfigure(encoding=encoding, errors="backslashreplace")
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

@@ -10,7 +10,7 @@ B sentences, T tokens including the boundary tokens, W words, C characters, J la
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Literal, TypedDict
@@ -22,9 +22,9 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from elmore.atomic import atomic_file
-from elmore.bilm.lstm import LSTMState
-from elmore.bilm.model import BiLM, BiLMOutput, BiLMState
+from elmore.bilm.model import BiLM
 from elmore.checkpoint.hdf5 import read_hdf5
+from elmore.compat.stateful import StatefulBiLM
 from elmore.embedder import find_device
 from elmore.errors import InputError
 from elmore.inference import new_engine
@@ -47,54 +47,6 @@ def batch_to_ids(batch: Sequence[Sequence[str]]) -> Int[Tensor, "B W C"]:
     if not rows:
         return encode_words([])[None][:0]
     return nn.utils.rnn.pad_sequence(rows, batch_first=True)
-
-
-class StatefulBiLM:
-    """Runs a biLM and keeps the LSTM state of each row for the next batch.
-
-    Args:
-        run: Maps ids, mask and state to layers and the new state.
-        stateful: If False, every batch starts from the zero state.
-    """
-
-    def __init__(self, run: Callable[..., BiLMOutput], *, stateful: bool = True) -> None:
-        self._run = run
-        self.stateful = stateful
-        self._state: BiLMState | None = None
-
-    def reset_states(self) -> None:
-        """Reset the state to zero."""
-        self._state = None
-
-    def __call__(
-        self, ids: Int[Tensor, "B T C"], mask: Bool[Tensor, "B T"]
-    ) -> Float[Tensor, "B J T D"]:
-        """Return all layers, and keep the new state."""
-        before = _fit_rows(self._state, len(ids)) if self.stateful and self._state else None
-        layers, after = self._run(ids, mask, before)
-        if self.stateful:
-            self._state = _merge(self._state, after)
-        return layers
-
-
-def _fit_rows(state: BiLMState, rows: int) -> BiLMState:
-    """Truncate a state to a number of rows, or pad it with zeros."""
-
-    def fit(x: Tensor) -> Tensor:
-        return nn.functional.pad(x[:rows], (0, 0, 0, max(0, rows - len(x))))
-
-    return [LSTMState(fit(layer.output), fit(layer.cell)) for layer in state]
-
-
-def _merge(before: BiLMState | None, after: BiLMState) -> BiLMState:
-    """Update the rows of this batch; the other rows keep their state."""
-    after = [LSTMState(layer.output.detach(), layer.cell.detach()) for layer in after]
-    if before is None:
-        return after
-    return [
-        LSTMState(*(torch.cat([new, old[len(new) :]]) for new, old in zip(a, b, strict=True)))
-        for a, b in zip(after, before, strict=True)
-    ]
 
 
 def add_boundaries(

@@ -123,7 +123,7 @@ def train(run: Pretraining, report: Report, *, resume: bool) -> dict[str, float]
     if resume:
         restore_checkpoint(run, report)
     use_tensorboard = run.config.run.tensorboard and run.processes.first
-    write = _tensorboard(run.folder.path) if use_tensorboard else _ignore
+    write = _tensorboard(run.folder.path, run.step) if use_tensorboard else _ignore
     record: dict[str, Any] = {}
     with interruption() as interrupted:
         for record in run.run(interrupted):
@@ -178,11 +178,12 @@ def finish(
     return summary
 
 
-def _tensorboard(folder: Path) -> Report:
-    """Return a function that writes metrics for TensorBoard."""
+def _tensorboard(folder: Path, step: int) -> Report:
+    """Return a function that writes metrics for TensorBoard, from the one after `step` on."""
     from torch.utils.tensorboard import SummaryWriter
 
-    writer = SummaryWriter(str(folder))
+    # A run that was killed has written events of steps that the resumed run repeats.
+    writer = SummaryWriter(str(folder), purge_step=step + 1)
 
     def write(record: dict[str, Any]) -> None:
         perplexity = {f"heldout/{k}": v for k, v in (record.get("heldout") or {}).items()}

@@ -10,15 +10,29 @@ from elmore.tasks.task import Labels, Task
 
 _MAX_LISTED = 20
 """Maximum number of labels in a message."""
+_MIN_SUSPICIOUS = 5
+"""Fewer classes than this may all be rare in a tiny dataset."""
 
 
-def check_classes(labels: Labels) -> None:
-    """Raise `InputError` if the training examples of a classifier have one class only."""
+def check_classes(labels: Labels, num_examples: int) -> list[str]:
+    """Return notes on the classes of the training examples of a classifier.
+
+    Raises:
+        InputError: If there is one class only.
+    """
     classes = labels.get("classes")
-    if classes is not None and len(classes) < 2:
+    if classes is None:
+        return []
+    if len(classes) < 2:
         raise InputError(
             f"all training examples have the label {classes[0]!r}; expected at least two classes"
         )
+    if len(classes) < _MIN_SUSPICIOUS or 2 * len(classes) <= num_examples:
+        return []
+    return [
+        f"the {num_examples} training examples have {len(classes)} different labels, such as "
+        f"{classes[0]!r:.40}. Are labels and texts in the right columns?"
+    ]
 
 
 def check_labels(

@@ -291,8 +291,8 @@ def _check_labels(
 ) -> Labels:
     """Return the labels of the training examples; report labels that make scores misleading."""
     labels = task.labels(examples.train)
-    check_classes(labels)
-    notes = check_labels(task, labels, examples.dev, str(files.dev))
+    notes = check_classes(labels, len(examples.train))
+    notes += check_labels(task, labels, examples.dev, str(files.dev))
     if files.test:
         notes += check_labels(task, labels, examples.test, str(files.test))
     for note in notes:

@@ -27,7 +27,7 @@ from elmore.training.checkpoints import (
     write_checkpoint,
 )
 from elmore.training.interruption import InterruptedRunError
-from elmore.training.settings import write_settings
+from elmore.training.settings import list_changes, write_settings
 
 Report = Callable[[dict[str, Any]], None]
 """Receives each line of metrics.jsonl, and `{"note": ...}` for messages to the user."""
@@ -135,12 +135,12 @@ class RunFolder:
         """When the run was created, if it was."""
         return self.settings.stat().st_mtime_ns if self.settings.exists() else None
 
-    def require_settings(self, saved: object, current: object) -> None:
+    def require_settings(self, saved: Any, current: Any) -> None:
         """Raise `InputError` if a run is resumed with other settings than it was started with."""
-        if saved != current:
+        if changes := list_changes(saved, current):
             raise InputError(
-                f"the run in {self.path} was started with other settings; resume it with those in "
-                f"{self.settings.name}"
+                f"the run in {self.path} was started with other settings: {', '.join(changes)}. "
+                f"Resume it with those in {self.settings.name}."
             )
 
     def append_metrics(self, record: dict[str, Any]) -> None:
@@ -233,4 +233,5 @@ def hardware_name(device: torch.device) -> str:
     """Return the name of a GPU, or the architecture of the CPU and its number of threads."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{platform.machine()} CPU, {threads} thread{'s' * (threads > 1)}"

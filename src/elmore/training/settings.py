@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -73,6 +73,25 @@ def _parse_change(change: str) -> dict[str, Any]:
 def write_settings(settings: Any, path: Path) -> None:
     """Write a dataclass as a TOML file for `read_settings`."""
     path.write_text("\n".join(_toml(asdict(settings), "")) + "\n", encoding="utf-8")
+
+
+def list_changes(before: Any, now: Any) -> list[str]:
+    """Return what differs between two dataclasses of settings, as `name was VALUE, not VALUE`."""
+    old, new = (dict(_flat(asdict(settings), "")) for settings in (before, now))
+    return [
+        f"{name} was {_toml_value(old.get(name))}, not {_toml_value(new.get(name))}"
+        for name in dict.fromkeys([*old, *new])
+        if old.get(name) != new.get(name)
+    ]
+
+
+def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    """Yield each setting with the names of its sections."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def _toml(values: Mapping[str, Any], section: str) -> list[str]:
