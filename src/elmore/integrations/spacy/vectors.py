@@ -87,13 +87,13 @@ class ElmoVectors(Component):
             return
         later = nlp.pipe_names[components.index(self) + 1 :]
         for name, component in nlp.pipeline:
+            if name in later and "doc.tensor" in nlp.get_pipe_meta(name).assigns:
+                raise InputError(
+                    f"{name} overwrites doc.tensor; add {self.name} to the pipeline after it"
+                )
             listeners = getattr(component, "listening_components", [])  # of tok2vec
             if readers := [listener for listener in listeners if listener in later]:
                 raise InputError(
                     f"{self.name} overwrites doc.tensor, which {' and '.join(readers)} read from "
                     f"{name}; add {self.name} to the pipeline after them"
-                )
-            if name in later and "doc.tensor" in nlp.get_pipe_meta(name).assigns:
-                raise InputError(
-                    f"{name} overwrites doc.tensor; add {self.name} to the pipeline after it"
                 )
