@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import elmore
 from elmore.checkpoint.hdf5 import write_hdf5
@@ -72,6 +73,21 @@ def test_run_lowers_heldout_perplexity_and_writes_a_model(
     assert elmo.provenance["steps"] == summary["steps"]
     saved = read_language_model(tmp_path / "run")
     assert len(saved.vocabulary) == summary["vocabulary"]
+
+
+def test_metrics_can_be_logged_for_tensorboard(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    config = replace(config, run=replace(config.run, tensorboard=True))
+    folder = tmp_path / "run"
+    pretrain([text], folder, config, cache=tmp_path / "c", workers=1, device="cpu")
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    events = EventAccumulator(str(folder)).Reload()
+    for name in ("loss", "heldout/average"):
+        key, _, part = name.partition("/")
+        expected = {r["step"]: r[key][part] if part else r[key] for r in records if r.get(key)}
+        actual = {event.step: event.value for event in events.Scalars(name)}
+        assert actual == pytest.approx(expected)
 
 
 def test_model_survives_a_round_trip_through_hdf5(
