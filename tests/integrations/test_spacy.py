@@ -226,6 +226,21 @@ def test_serialized_documents_keep_their_vectors(nlp: Language) -> None:
         assert copied[first].similarity(copied[second]) == expected
 
 
+def test_documents_without_vectors_get_no_hooks(nlp: Language) -> None:
+    [doc] = DocBin(docs=[nlp(TEXT)]).get_docs(nlp.vocab)
+    with pytest.raises(InputError, match="no vectors in doc"):
+        set_hooks(doc)
+
+
+def test_merged_tokens_have_a_vector(nlp: Language) -> None:
+    doc = nlp("He lived in New York once")
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[3:5])
+    assert [token.has_vector for token in doc] == [True] * 5
+    merged = nlp(doc)
+    assert merged.tensor.shape == (5, 32)
+
+
 def test_components_that_share_the_tensor_are_rejected(folder: Path) -> None:
     config = {"model": str(folder), "device": "cpu"}
     nlp = spacy.blank("en")

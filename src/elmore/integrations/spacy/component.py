@@ -21,12 +21,12 @@ FILE = "model.json"
 class Component(ABC):
     """A component with a frozen model.
 
-    A saved pipeline has the name or path of the model in the settings of the component, and a hash
-    of its weights, but no weights.
+    A saved pipeline contains the name or path of the model, in the settings of the component, and a
+    hash of the weights, but not the weights.
 
     Args:
         name: Name of the component.
-        settings: What the settings of the component are, for copies in other processes.
+        settings: Its other arguments, to create it again in another process.
         weights_hash: Identifies the weights of the model.
     """
 
@@ -86,7 +86,7 @@ class Component(ABC):
 def _restore(
     kind: type[Component], name: str, settings: dict[str, Any], weights_hash: str
 ) -> Component:
-    if parent_process():  # one thread for each of several processes, as after a fork
+    if parent_process():  # one of several workers, which use one thread each, as after a fork
         torch.set_num_threads(1)
     component = kind(name, **settings)
     return component._check({"weights_hash": weights_hash})
@@ -99,7 +99,7 @@ class Sentence(NamedTuple):
     indices: list[int]
 
 
-def split(doc: Doc) -> list[Sentence]:
+def split_sentences(doc: Doc) -> list[Sentence]:
     """Return the sentences of a document; without sentence boundaries, all of it is one.
 
     Sentences without words are left out.

@@ -13,9 +13,17 @@ from elmore.errors import InputError
 def set_hooks(doc: Doc) -> Doc:
     """Let vectors and similarities of a document be those of ELMo; return the document.
 
-    The component `elmore` does this. It has to be repeated for documents that were serialized, for
-    example to come from another process: spaCy keeps `doc.tensor`, but no hooks.
+    The component `elmore` calls this. Call it for documents that were serialized, for example by
+    another process: spaCy keeps `doc.tensor`, but no hooks.
+
+    Raises:
+        InputError: If the document has no vectors.
     """
+    if doc.tensor.ndim != 2 or len(doc.tensor) != len(doc):
+        raise InputError(
+            "the document has no vectors in doc.tensor; run the component elmore on it again, or "
+            "serialize it with Doc.to_bytes, because DocBin leaves out the tensor"
+        )
     # Not vector_norm of spans and tokens: spaCy computes it from the vector, and Span.vector_norm
     # would call the hook of the vector.
     doc.user_hooks |= {

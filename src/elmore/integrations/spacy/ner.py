@@ -7,7 +7,7 @@ from spacy.scorer import get_ner_prf
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from elmore.integrations.spacy.component import Sentence, split
+from elmore.integrations.spacy.component import Sentence, split_sentences
 from elmore.integrations.spacy.task import TaskComponent
 from elmore.tasks.ner.data import NerExample
 from elmore.tasks.ner.task import Ner
@@ -41,7 +41,7 @@ class ElmoNer(TaskComponent):
 
     def annotate(self, docs: list[Doc]) -> Iterator[Doc]:
         """Set the entities of a batch of documents."""
-        sentences = [split(doc) for doc in docs]
+        sentences = [split_sentences(doc) for doc in docs]
         examples = [NerExample(words, []) for part in sentences for words, _ in part]
         predictions = iter(self.task.predict(examples))
         for doc, part in zip(docs, sentences, strict=True):

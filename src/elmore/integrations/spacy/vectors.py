@@ -14,7 +14,7 @@ from spacy.tokens import Doc
 
 from elmore.embedder import Precision, check_layer, load, select_layers
 from elmore.errors import InputError
-from elmore.integrations.spacy.component import Component, split
+from elmore.integrations.spacy.component import Component, split_sentences
 from elmore.integrations.spacy.hooks import set_hooks
 
 if not Doc.has_extension("elmo_layers"):
@@ -66,7 +66,7 @@ class ElmoVectors(Component):
             InputError: If other components use `doc.tensor`, too, after this one.
         """
         self._check_order()
-        sentences = [split(doc) for doc in docs]
+        sentences = [split_sentences(doc) for doc in docs]
         words = (sentence.words for part in sentences for sentence in part)
         stream = self.elmo.stream(words, layers="all" if self.all_layers else self.layers)
         leading = [self.elmo.num_layers] if self.all_layers else []
