@@ -1,11 +1,13 @@
-"""Order of imports, lazy imports, public names. Oracles: syntax trees; `sys.modules`."""
+"""Imports in order, lazy imports, public names. Oracles: syntax trees; sys.modules; extras."""
 
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import elmore
 
@@ -17,6 +19,12 @@ ORDER = [
 ]  # fmt: skip
 SOURCE = Path(__file__).parents[1] / "src" / "elmore"
 FILES = sorted(SOURCE.rglob("*.py"))
+# What the extras install. Only the functions that need them may import these modules.
+OPTIONAL = {
+    "matplotlib", "sentence_transformers", "sklearn", "spacy", "tensorboard", "transformers",
+}  # fmt: skip
+MODULES = {"scikit_learn": "sklearn"}
+"""Packages whose module has another name."""
 
 
 def imported_modules(code: str) -> set[str]:
@@ -78,11 +86,21 @@ def test_torch_is_not_imported_when_not_needed(code: str) -> None:
 
 def test_embedding_does_not_import_slow_or_optional_modules() -> None:
     """Importing PyTorch's compiler, for example, would take longer than the embedding."""
-    modules = {"torch._dynamo", "h5py", "huggingface_hub", "sklearn", "spacy", "transformers"}
+    modules = {"torch._dynamo", "h5py", "huggingface_hub", *OPTIONAL}
     check = "import sys, elmore; elmore.load(device='cpu').embed(['He sat.'])"
     check += f"; sys.exit(str({modules} & set(sys.modules) or ''))"
     result = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)
     assert result.stderr.strip() == ""
+
+
+def test_every_package_of_an_extra_is_optional() -> None:
+    project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    [every] = map(Requirement, extras["all"])
+    packages = {
+        Requirement(text).name.replace("-", "_") for extra in every.extras for text in extras[extra]
+    }
+    assert {MODULES.get(package, package) for package in packages - {"elmore"}} == OPTIONAL
 
 
 def test_all_public_names_exist() -> None:

@@ -1,4 +1,4 @@
-"""Pinned packages. Oracles: pyproject.toml; the requirements of the installed packages."""
+"""Extras, pinned packages. Oracles: pyproject.toml; requirements of the installed packages."""
 
 import re
 import tomllib
@@ -10,6 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 DEV = [
     Requirement(text)
@@ -19,6 +20,11 @@ DEV = [
         *PROJECT["project"]["optional-dependencies"]["dev"],
     )
 ]
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+NOT_IN_ALL = {
+    "all",
+    "dev",  # to work on elmore, not with it
+}
 # Dependencies of the CUDA build of PyTorch; CI uses its CPU build.
 CUDA = re.compile("nvidia-|cuda-|triton")
 
@@ -56,3 +62,14 @@ def test_no_test_is_skipped_if_a_dev_requirement_is_missing() -> None:
     for path in (ROOT / "tests").rglob("*.py"):
         optional = re.findall(r'importorskip\("(\w+)', path.read_text(encoding="utf-8"))
         assert not dev & set(optional), path
+
+
+def test_all_has_every_extra() -> None:
+    [requirement] = map(Requirement, EXTRAS["all"])
+    assert requirement.name == PROJECT["project"]["name"]
+    assert requirement.extras == EXTRAS.keys() - NOT_IN_ALL
+
+
+@pytest.mark.parametrize("extra", ["all", *sorted(EXTRAS.keys() - NOT_IN_ALL)])
+def test_readme_lists_every_extra(extra: str) -> None:
+    assert f'| `pip install "elmore[{extra}]"` |' in README

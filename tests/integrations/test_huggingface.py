@@ -338,7 +338,11 @@ def test_device_map_names_one_device(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("module", "package", "extra"),
-    [("huggingface", "transformers", "hf"), ("sklearn", "sklearn", "sklearn")],
+    [
+        ("huggingface", "transformers", "hf"),
+        ("sklearn", "sklearn", "sklearn"),
+        ("spacy", "spacy", "spacy"),
+    ],
 )
 def test_missing_extra_is_named(
     module: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
