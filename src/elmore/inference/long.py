@@ -26,7 +26,7 @@ from elmore.inference.engine import Engine
 
 LONG = 8192
 """Sentences with more words than this are computed in chunks."""
-_CHUNK = 4096
+_CHUNK = 2048
 
 Select = Callable[[Float[Tensor, "J N D"]], Float[Tensor, "*J N D"]]
 """Selects, averages or sums layers, and converts them to the output dtype.
