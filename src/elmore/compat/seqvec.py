@@ -16,7 +16,6 @@ J layers, N residues of a protein, D width of a vector.
 
 import argparse
 import logging
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, get_args
@@ -173,8 +172,10 @@ def process_embedding(
         vectors = embedding.sum(axis=0)
     elif layer == "all":
         vectors = np.concatenate(embedding, axis=1)
+    elif (index := _LAYERS.index(layer)) < len(embedding):
+        vectors = embedding[index]
     else:
-        vectors = embedding[_LAYERS.index(layer)]
+        raise InputError(f"a model with {len(embedding)} layers has no {layer}")
     return vectors.mean(axis=0) if per_protein else vectors
 
 
@@ -256,7 +257,8 @@ def create_arg_parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command. Invalid input prints a one-line error and exits with code 2."""
-    args = create_arg_parser().parse_args(arguments)
+    parser = create_arg_parser()
+    args = parser.parse_args(arguments)
     level = logging.WARNING if args.silent else logging.INFO
     logging.basicConfig(level=level, format="%(message)s")
     vectors = get_embeddings(
@@ -274,15 +276,12 @@ def main(arguments: list[str] | None = None) -> None:
         shown = vectors if args.silent else with_progress(vectors, "proteins embedded")
         save_from_generator(args.output, args.protein, shown)
     except InputError as error:
-        sys.exit(_fail(str(error)))
+        parser.exit(2, f"elmore: {error}\n")
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        sys.exit(_fail(f"{where}{error.strerror or error}"))
-
-
-def _fail(message: str) -> int:
-    print(f"elmore: {message}", file=sys.stderr)
-    return 2
+        parser.exit(2, f"elmore: {where}{error.strerror or error}\n")
+    except KeyboardInterrupt:
+        parser.exit(130, "elmore: interrupted\n")
 
 
 if __name__ == "__main__":
