@@ -34,8 +34,8 @@ from elmore.vectors.keyed import SUFFIXES, write_keyed
 Layer = Literal["sum", "all", "CNN", "LSTM1", "LSTM2"]
 
 _LAYERS = ("CNN", "LSTM1", "LSTM2")
-DOWNLOAD = "https://rostlab.org/~deepppi/seqvec.zip"
-"""The weights; elmore downloads nothing."""
+WEIGHTS = "https://github.com/Rostlab/SeqVec#model-availability"
+"""Where SeqVec's authors say where its weights are."""
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def get_elmo_model(model_dir: Path | str, cpu: bool, *, stateful: bool = True) -
     if not (weights.exists() and options.exists()):
         raise InputError(
             f"{model_dir} has no weights.hdf5 and options.json. seqvec downloads them; elmore "
-            f"downloads nothing, so download and extract {DOWNLOAD} and pass the folder."
+            f"downloads nothing, so download them, see {WEIGHTS}, and pass their folder."
         )
     device = 0 if torch.cuda.is_available() and not cpu else -1
     return ElmoEmbedder(options, weights, device, stateful=stateful)
