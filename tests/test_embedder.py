@@ -55,6 +55,7 @@ def test_vectors_equal_those_of_the_bilm(bilm: BiLM, embedder: Embedder) -> None
     [
         ("top", lambda v: v[-1]),
         ("average", lambda v: v.mean(0)),
+        ("sum", lambda v: v.sum(0)),
         (0, lambda v: v[0]),
         (1, lambda v: v[1]),
     ],
@@ -286,7 +287,7 @@ def test_invalid_sentences_are_rejected(embedder: Embedder, sentences, message: 
 
 @pytest.mark.parametrize("layers", ["last", 3, -1, True])
 def test_invalid_layers_are_rejected(embedder: Embedder, layers) -> None:
-    with pytest.raises(InputError, match="all, top, average or a number from 0 to 2"):
+    with pytest.raises(InputError, match="all, top, average, sum or a number from 0 to 2"):
         embedder.embed(SENTENCES, layers=layers)
 
 

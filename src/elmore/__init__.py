@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from elmore.mix import mean_pool as mean_pool
     from elmore.text.characters import encode_sentences as encode_sentences
     from elmore.text.tokenize import tokenize as tokenize
+    from elmore.vectors.embed_fasta import embed_fasta as embed_fasta
     from elmore.vectors.embed_file import embed_file as embed_file
     from elmore.vectors.read import read_vectors as read_vectors
 
@@ -38,6 +39,7 @@ _MODULES = {
     "Embedder": "elmore.embedder",
     "InputError": "elmore.errors",
     "ScalarMix": "elmore.mix",
+    "embed_fasta": "elmore.vectors.embed_fasta",
     "embed_file": "elmore.vectors.embed_file",
     "encode_sentences": "elmore.text.characters",
     "load": "elmore.embedder",

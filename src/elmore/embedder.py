@@ -24,8 +24,9 @@ from elmore.checkpoint.hub import parse_id
 from elmore.checkpoint.pretrained import Pretrained, find_model, read_pretrained
 from elmore.errors import InputError
 from elmore.inference import new_engine
-from elmore.inference.batches import Embedded, Select, SentenceRunner
+from elmore.inference.batches import Embedded, SentenceRunner
 from elmore.inference.engine import without_autograd
+from elmore.inference.long import Select
 from elmore.text.characters import encode_words
 from elmore.text.script import warn_about_script
 from elmore.text.sentences import (
@@ -39,7 +40,7 @@ from elmore.text.tokenize import TokenizerName, choose_tokenization, get_tokeniz
 from elmore.text.vocabulary import Vocabulary
 from elmore.transfer import to_device
 
-Layers = Literal["all", "top", "average"] | int
+Layers = Literal["all", "top", "average", "sum"] | int
 Device = str | torch.device
 """`auto`, `cpu`, `cuda`, one of several GPUs such as `cuda:1`, or a `torch.device`."""
 Precision = Literal["fp32", "bf16", "int8"]
@@ -192,7 +193,7 @@ class Embedder:
 
         Args:
             sentences: A string is tokenized; a list of tokens is taken as it is.
-            layers: `all` (J, W, D); `top`, `average` or the index of a layer (W, D).
+            layers: `all` (J, W, D); `top`, `average`, `sum` or the index of a layer (W, D).
             carry_state: Start each sentence from the state after the one before it, as the
                 released programs do. Slower: sentences are computed one by one.
             batch_words: Compute about this many words at once.
@@ -381,10 +382,10 @@ def _check_iterable(sentences: object) -> None:
 
 def check_layers(layers: Layers, num_layers: int) -> None:
     """Raise `InputError` unless `layers` is valid for a model with `num_layers` layers."""
-    names = ("all", "top", "average", *range(num_layers))
+    names = ("all", "top", "average", "sum", *range(num_layers))
     if layers not in names or isinstance(layers, bool):
         raise InputError(
-            f"layers must be all, top, average or a number from 0 to {num_layers - 1}, "
+            f"layers must be all, top, average, sum or a number from 0 to {num_layers - 1}, "
             f"got {layers!r}"
         )
 
@@ -413,9 +414,11 @@ def get_word_encoder(config: BiLMConfig, vocabulary: Vocabulary | None) -> Encod
 
 
 def select_layers(layers: Float[Tensor, "J N D"], which: Layers) -> Float[Tensor, "*J N D"]:
-    """Return all layers, one of them, or their average."""
+    """Return all layers, one of them, their average or their sum."""
     if which == "all":
         return layers
+    if which == "sum":
+        return layers.sum(dim=0)
     if which == "average":
         return layers.mean(dim=0)
     return layers[-1 if which == "top" else which]

@@ -15,6 +15,7 @@ from elmore.embedder import Embedder
 from elmore.inference import batches
 from elmore.inference.batches import Batch, SentenceRunner, split
 from elmore.inference.fetch import Fetcher
+from elmore.inference.long import Select
 from elmore.inference.word_cache import WordCache
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -34,6 +35,12 @@ def test_split_keeps_the_order_of_sentences() -> None:
         assert all(len(b.words) + 2 * len(b.lengths) < max_words + 32 for b in split_batches)
     assert list(split([], 10)) == []
     assert list(split([[], ["a"]], 10)) == [Batch(["a"], [0, 1])]
+
+
+def test_split_puts_long_sentences_in_batches_of_their_own() -> None:
+    short, long = ["a"], ["b"] * 11
+    batches = list(split([short, short, long, long, short], 10))
+    assert [batch.lengths for batch in batches] == [[1, 1], [11], [11], [1]]
 
 
 @pytest.mark.parametrize("ahead", [0, 2])
@@ -68,9 +75,11 @@ def test_stream_continues_from_the_start_of_any_window_with_the_same_bits(
     run = SentenceRunner._run
     computed: list[int] = []
 
-    def count_and_run(self: SentenceRunner, batch: Batch, words: WordCache[str]) -> torch.Tensor:
+    def count_and_run(
+        self: SentenceRunner, batch: Batch, words: WordCache[str], select: Select
+    ) -> torch.Tensor:
         computed.append(len(batch.lengths))
-        return run(self, batch, words)
+        return run(self, batch, words, select)
 
     monkeypatch.setattr(SentenceRunner, "_run", count_and_run)
     longest = max(len(batch.lengths) for batch in split(sentences, 40))

@@ -354,7 +354,7 @@ def test_missing_text_file_is_rejected_before_the_model_is_loaded(text: str) -> 
         ({"layers": 7}, "from 0 to 2"),
         ({"layers": -1}, "layers must be"),
         ({"layers": True}, "layers must be"),
-        ({"layers": "bottom"}, "layers must be all, top, average or a number"),
+        ({"layers": "bottom"}, "layers must be all, top, average, sum or a number"),
         ({"dtype": "int8"}, "dtype must be float32 or float16, got 'int8'"),
         ({"tokenizer": "none"}, "unknown tokenizer 'none'"),
         ({"language": "English"}, "unknown language"),

@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from elmore.errors import InputError
 from elmore.vectors.formats import (
     FORMATS,
-    _HDF5File,
+    HDF5File,
     write_arrow,
     write_hdf5,
     write_parquet,
@@ -157,13 +157,13 @@ def test_signals_never_interrupt_the_hdf5_library(
     groups = [make_rows([["He", "sat"], ["."]], form), make_rows([["Yes"]], form, first=2)]
     writes_left = 0
     handled: list[str] = []
-    write_all = _HDF5File.write
+    write_all = HDF5File.write
 
     def interrupt(*_: object) -> None:
         handled.append("in a write" if in_write else "later")
         raise KeyboardInterrupt
 
-    def write_and_signal(self: _HDF5File, data: bytes) -> int:
+    def write_and_signal(self: HDF5File, data: bytes) -> int:
         nonlocal writes_left, in_write
         writes_left -= 1
         in_write = True
@@ -173,7 +173,7 @@ def test_signals_never_interrupt_the_hdf5_library(
         return write_all(self, data)
 
     in_write = False
-    monkeypatch.setattr(_HDF5File, "write", write_and_signal)
+    monkeypatch.setattr(HDF5File, "write", write_and_signal)
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
         for number in count(1):

@@ -1,4 +1,4 @@
-"""`elmore embed`: contextual vectors for a file of sentences."""
+"""`elmore embed`: contextual vectors for a file of sentences, or of proteins."""
 
 import json
 from dataclasses import asdict
@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from elmore.cli.fasta import DEFAULT_FASTA, FastaOptions, embed_proteins
 from elmore.cli.options import (
     DEFAULT_MODEL,
     Json,
@@ -16,6 +17,12 @@ from elmore.cli.options import (
     Resume,
     Text,
 )
+from elmore.errors import InputError
+
+_REPLACE_INVALID = Parameter(
+    help="Replace invalid UTF-8 and NUL with U+FFFD; in a sequence of a FASTA file, replace all "
+    "characters but letters with X."
+)
 
 
 def embed(
@@ -23,26 +30,52 @@ def embed(
     *,
     output: Output,
     model: ModelOptions = DEFAULT_MODEL,
-    layers: Literal["all", "top", "average"] | int = "all",
+    format_: Annotated[Literal["text", "fasta"], Parameter(name="--format")] = "text",
+    layers: Literal["all", "top", "average", "sum"] | int | None = None,
     dtype: Literal["float32", "float16"] = "float32",
     carry_state: Annotated[bool, Parameter(negative="")] = False,
-    replace_invalid: ReplaceInvalid = False,
+    replace_invalid: Annotated[ReplaceInvalid, _REPLACE_INVALID] = False,
     resume: Resume = False,
     overwrite: Overwrite = False,
     json_output: Json = False,
+    fasta: FastaOptions = DEFAULT_FASTA,
 ) -> None:
-    """Write contextual vectors of a text file, one sentence per line.
+    """Write contextual vectors of a text file, one sentence per line, or of a FASTA file.
 
     Example: `elmore embed news.txt -m elmo/ -o news.parquet --layers top --dtype float16`
 
+    Example: `elmore embed proteins.fasta.gz -m seqvec/ -o proteins.h5 --format fasta --per-protein`
+
     Args:
-        output: File to write: .parquet, .arrow (fastest), .h5 (the layout of AllenNLP's command)
-            or .npz.
-        layers: Layers to write: all, the top one, their average, or one by its number.
+        output: File to write. Text: .parquet, .arrow (fastest), .h5 (the layout of AllenNLP's
+            command) or .npz. FASTA: .h5 or .npz, keyed by id; .npy with the ids in a .json file.
+        format_: Format of the input. In a FASTA file, each residue is a token.
+        layers: Layers to write: all (default for text), the top one, their average, their sum
+            (default for FASTA), or one by its number.
         dtype: Type of the vectors in the file.
         carry_state: Start each sentence from the state at the end of the previous one, as bilm-tf
             does. Slower.
     """
+    if format_ == "fasta":
+        if resume or carry_state:
+            option = "--resume" if resume else "--carry-state"
+            raise InputError(f"{option} is not available for FASTA files; it is for text")
+        embed_proteins(
+            text,
+            output,
+            model,
+            fasta,
+            layers="sum" if layers is None else layers,
+            dtype=dtype,
+            replace_invalid=replace_invalid,
+            overwrite=overwrite,
+            json_output=json_output,
+        )
+        return
+    if fasta != DEFAULT_FASTA:
+        raise InputError(
+            "--per-protein, --id-field and --split-char are for FASTA files: add --format fasta"
+        )
     from elmore.progress import with_progress
     from elmore.training.interruption import InterruptedRunError
     from elmore.vectors.embed_file import embed_file
@@ -52,7 +85,7 @@ def embed(
             text,
             output,
             **asdict(model),
-            layers=layers,
+            layers="all" if layers is None else layers,
             dtype=dtype,
             carry_state=carry_state,
             replace_invalid=replace_invalid,

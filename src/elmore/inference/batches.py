@@ -15,15 +15,13 @@ from torch import Tensor
 from elmore.bilm.model import BiLMState
 from elmore.inference.engine import Engine, without_autograd
 from elmore.inference.fetch import Fetcher
+from elmore.inference.long import Select, run_batch
 from elmore.inference.word_cache import Word, WordCache
 from elmore.text.sentences import BOS_WORD, EOS_WORD, EncodeWords, add_boundaries
 
 WINDOW_WORDS = 2**20
 """Size of a window, see `SentenceRunner.stream_windows`. Smaller ones encode more words again."""
 _BATCHES_AHEAD = {"cuda": 2}  # computed while the caller works with an earlier one; else none
-
-Select = Callable[[Float[Tensor, "J N D"]], Float[Tensor, "*J N D"]]
-"""Selects or averages layers, and converts them to the output dtype."""
 
 
 class Embedded(NamedTuple):
@@ -70,7 +68,7 @@ class SentenceRunner:
     ) -> Iterator[Embedded]:
         """Yield words and vectors of independent sentences, up to about `max_words` at once."""
         return self._pipeline(
-            split(sentences, max_words), lambda batch: self._run(batch, self.words), select
+            split(sentences, max_words), lambda batch: self._run(batch, self.words, select)
         )
 
     def stream_windows(
@@ -108,7 +106,7 @@ class SentenceRunner:
                     with without_autograd(self.engine.device):
                         cache.look_up(batch.words)
 
-        for embedded in self._pipeline(batches(), lambda batch: self._run(batch, cache), select):
+        for embedded in self._pipeline(batches(), lambda batch: self._run(batch, cache, select)):
             index, window_start = positions.popleft()
             if index >= skip:
                 yield index, window_start, embedded
@@ -124,16 +122,18 @@ class SentenceRunner:
             table, table_rows = self.words.look_up(add_boundaries(batch.words))
             lengths = np.array([len(table_rows)])
             layers, state = self.engine.run_with_state(table, table_rows, lengths, state)
-            return layers[:, 1:-1]
+            return select(layers[:, 1:-1])
 
-        return self._pipeline(split(sentences, 1), run, select)
+        return self._pipeline(split(sentences, 1), run)
 
-    def _run(self, batch: Batch[str], words: WordCache[str]) -> Float[Tensor, "J N D"]:
+    def _run(
+        self, batch: Batch[str], words: WordCache[str], select: Select
+    ) -> Float[Tensor, "*J N D"]:
         lengths = np.array(batch.lengths, dtype=np.int64)
-        return self.engine.run(*words.look_up(batch.words), lengths, self._start)
+        return run_batch(self.engine, *words.look_up(batch.words), lengths, self._start, select)
 
     def _pipeline(
-        self, batches: Iterable[Batch[str]], run: Callable[[Batch[str]], Tensor], select: Select
+        self, batches: Iterable[Batch[str]], run: Callable[[Batch[str]], Tensor]
     ) -> Iterator[Embedded]:
         """Compute batch after batch while earlier results are copied to the host."""
         pending: deque[Iterator[Embedded]] = deque()
@@ -142,7 +142,7 @@ class SentenceRunner:
         with Fetcher() as fetcher:
             for batch in batches:
                 with without_autograd(device):  # not while the caller's iterator or loop body runs
-                    arrays = fetcher.start(select(run(batch)), batch.lengths)
+                    arrays = fetcher.start(run(batch), batch.lengths)
                 pending.append(map(Embedded, batch.sentences(), arrays))
                 if len(pending) > max_pending:
                     yield from pending.popleft()
@@ -151,11 +151,17 @@ class SentenceRunner:
 
 
 def split(sentences: Iterable[Sequence[Word]], max_words: int) -> Iterator[Batch[Word]]:
-    """Group consecutive sentences into batches of about `max_words` words."""
+    """Group consecutive sentences into batches of about `max_words` words.
+
+    Longer sentences are batches of their own.
+    """
     words: list[Word] = []
     lengths: list[int] = []
     size = 0
     for sentence in sentences:
+        if lengths and len(sentence) > max_words:
+            yield Batch(words, lengths)
+            words, lengths, size = [], [], 0
         words += sentence
         lengths.append(len(sentence))
         size += len(sentence) + 2  # with boundary tokens; also counts empty sentences

@@ -42,10 +42,12 @@ class Fetcher:
     ) -> Iterator[Float[np.ndarray, "*J W D"]]:
         """Start to copy the vectors of a batch; the iterator waits for the copy.
 
-        It yields one array per sentence. From a CPU, each owns its memory. From a GPU, they are
+        It yields one array per sentence. From a CPU, each has its own memory. From a GPU, they are
         views of one block per batch.
         """
         if not vectors.is_cuda:
+            if len(lengths) == 1 and vectors.untyped_storage().nbytes() == vectors.nbytes:
+                return iter([vectors.numpy()])  # a long sentence: a copy would double the memory
             # Copies: a view would keep the vectors of the whole batch in memory.
             return (x.numpy().copy() for x in vectors.split(list(lengths), dim=-2))
         vectors = by_sentence(vectors, lengths)

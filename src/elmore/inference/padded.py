@@ -14,6 +14,7 @@ from torch import Tensor
 from elmore.bilm.model import BiLMOutput, BiLMState, check_ids
 from elmore.inference.batches import split
 from elmore.inference.engine import Engine, without_autograd
+from elmore.inference.long import run_batch
 from elmore.inference.word_cache import WordCache, id_keys
 from elmore.transfer import to_device
 
@@ -86,7 +87,9 @@ class PaddedRunner:
             ends = host_mask.sum(axis=1).cumsum().tolist()
             sentences = (keys[a:b] for a, b in pairwise([0, *ends]))
             layers = [
-                self.engine.run(*self._words.look_up(words), np.array(lengths), start)
+                run_batch(
+                    self.engine, *self._words.look_up(words), np.array(lengths), start, lambda x: x
+                )
                 for words, lengths in split(sentences, max_words)
             ]
             if len(layers) == 1:

@@ -54,8 +54,8 @@ def embed_file(
         output: File to write: .parquet, .arrow, .h5 or .hdf5 (the layout of AllenNLP's command),
             or .npz.
         model: What `load` takes, or an `Embedder`.
-        layers: `all` layers, (J, W, D) for each sentence; `top`, `average` or a layer number,
-            (W, D).
+        layers: `all` layers, (J, W, D) for each sentence; `top`, `average`, `sum` or a layer
+            number, (W, D).
         dtype: Type of the vectors in the file.
         carry_state: Start each sentence from the state at the end of the previous one, as bilm-tf
             does. Slower.

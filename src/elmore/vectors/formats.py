@@ -77,7 +77,7 @@ def write_hdf5(path: Path, schema: pa.Schema, batches: Batches) -> None:
     """
     with (
         deferred_signals() as handle_signals,  # the HDF5 library calls Python code of `disk`
-        _HDF5File(path) as disk,
+        HDF5File(path) as disk,
         TemporaryFile(dir=path.parent) as index,
     ):
         # The names in an older group are one block in memory, which grows with every dataset.
@@ -116,7 +116,7 @@ def _add_dataset(file: h5py.File, name: str, vectors: np.ndarray) -> None:
         dataset.write(h5s.ALL, h5s.ALL, vectors)
 
 
-def _add_index(file: h5py.File, disk: "_HDF5File", index: IO[bytes]) -> None:
+def _add_index(file: h5py.File, disk: "HDF5File", index: IO[bytes]) -> None:
     """Copy the index into the file.
 
     HDF5 copies a string of variable length three times in memory. One of fixed length, which h5py
@@ -138,7 +138,7 @@ def _add_index(file: h5py.File, disk: "_HDF5File", index: IO[bytes]) -> None:
     shutil.copyfileobj(index, disk)
 
 
-class _HDF5File(FileIO):
+class HDF5File(FileIO):
     """A file for the HDF5 library, which ends the process if a write fails, as on a full disk.
 
     The first error is kept for `check` to raise. From then on nothing is written.
@@ -176,20 +176,21 @@ class _HDF5File(FileIO):
 def write_npz(path: Path, schema: pa.Schema, batches: Batches) -> None:
     """Write arrays named "0", "1", ... by line number; "0.tokens" has the tokens as JSON."""
     with TemporaryFile(dir=path.parent) as spool, zipfile.ZipFile(path, "w") as archive:
-        archive.filelist = _Members(spool)  # type: ignore[assignment]
+        archive.filelist = ArchiveMembers(spool)  # type: ignore[assignment]
         archive.comment = record_in(schema)
         for row in _rows(batches):
-            _add_array(archive, f"{row.id}", row.vectors)
-            _add_array(archive, f"{row.id}.tokens", np.array(json.dumps(row.tokens)))
+            add_array(archive, f"{row.id}", row.vectors)
+            add_array(archive, f"{row.id}.tokens", np.array(json.dumps(row.tokens)))
 
 
-def _add_array(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
+def add_array(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
+    """Add an array to an .npz file whose `filelist` is `ArchiveMembers`."""
     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
         np.lib.format.write_array(member, array, allow_pickle=False)
     archive.NameToInfo.clear()
 
 
-class _Members:
+class ArchiveMembers:
     """The list from which `ZipFile` writes the directory of an archive, kept in a file."""
 
     _FIELDS = (
@@ -202,6 +203,7 @@ class _Members:
         self._count = 0
 
     def append(self, member: zipfile.ZipInfo) -> None:
+        """Add a member."""
         values = {name: getattr(member, name) for name in self._FIELDS}
         self._file.write(json.dumps(values).encode() + b"\n")
         self._count += 1
