@@ -6,16 +6,20 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from elmore.cli.embed_with_ray import embed_with_ray
 from elmore.cli.options import (
     DEFAULT_MODEL,
+    DEFAULT_RAY,
     Json,
     ModelOptions,
     Output,
     Overwrite,
+    RayOptions,
     ReplaceInvalid,
     Resume,
     Text,
 )
+from elmore.errors import InputError
 
 
 def embed(
@@ -30,19 +34,42 @@ def embed(
     resume: Resume = False,
     overwrite: Overwrite = False,
     json_output: Json = False,
+    engine: Literal["local", "ray"] = "local",
+    ray: RayOptions = DEFAULT_RAY,
 ) -> None:
     """Write contextual vectors of a text file, one sentence per line.
 
     Example: `elmore embed news.txt -m elmo/ -o news.parquet --layers top --dtype float16`
 
+    Example: `elmore embed 'parts/*.parquet' -o out/ --engine ray --column sentence`
+
     Args:
         output: File to write: .parquet, .arrow (fastest), .h5 (the layout of AllenNLP's command)
-            or .npz.
+            or .npz. With `--engine ray`, a folder.
         layers: Layers to write: all, the top one, their average, or one by its number.
         dtype: Type of the vectors in the file.
         carry_state: Start each sentence from the state at the end of the previous one, as bilm-tf
             does. Slower.
+        engine: ray embeds many files on a Ray cluster, or on all cores of this machine. TEXT is
+            then a quoted pattern such as 'parts/*.parquet', or a folder, of .parquet, .jsonl or
+            .txt files. Each becomes a file in the output folder. Run the command again to resume.
     """
+    if engine == "ray":
+        if overwrite or carry_state:
+            raise InputError("overwrite and carry_state do not work with Ray")
+        embed_with_ray(
+            text,
+            output,
+            json_output=json_output,
+            layers=layers,
+            dtype=dtype,
+            replace_invalid=replace_invalid,
+            **asdict(model),
+            **ray.given(),
+        )
+        return
+    if ray.given():
+        raise InputError(f"{', '.join(ray.given())}: only with the engine ray")
     from elmore.progress import with_progress
     from elmore.training.interruption import InterruptedRunError
     from elmore.vectors.embed_file import embed_file
