@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from elmore.embedder import Dtype, Embedder, Layers, check_dtype, load
+from elmore.embedder import Dtype, Embedder, Layers, check_dtype, check_layers, load
 from elmore.errors import InputError
 from elmore.text.sentences import Sentence
 from elmore.vectors.parts import BATCH_BYTES
@@ -166,6 +166,7 @@ class ArrowEmbedder:
     @property
     def _form(self) -> VectorForm:
         embedder = self.embedder
+        check_layers(self.layers, embedder.num_layers)
         num_layers = embedder.num_layers if self.layers == "all" else None
         return VectorForm(num_layers, embedder.dim, self.dtype)
 

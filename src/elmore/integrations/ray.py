@@ -140,7 +140,7 @@ def embed_partitions(
     # The driver loads the model only to identify it, so it needs no GPU.
     local = ArrowEmbedder(**options, device="cpu")
     with naming_file(paths[0]):  # before Ray is started
-        local.check(open_partition(paths[0], replace_invalid=replace_invalid).schema)
+        local.schema(open_partition(paths[0], replace_invalid=replace_invalid).schema)
     settings = run_settings(local, replace_invalid=replace_invalid)
     with lock(folder):
         open_output(folder, settings)
