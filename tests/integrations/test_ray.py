@@ -122,7 +122,7 @@ def test_run_is_resumed_after_the_driver_is_killed(
     assert 2 <= len(before) < 8
     damaged = output / sorted(before)[0]
     damaged.write_bytes(damaged.read_bytes()[:-100])
-    result = embed_partitions([*corpus], output, model=folder, layers="top")
+    result = embed_partitions([*corpus], output, model=folder, layers="top", actors=2)
     after = {file.name: file.stat().st_mtime_ns for file in output.glob("*.parquet")}
     assert result.partitions == 8
     assert result.sentences == 8000
@@ -134,6 +134,7 @@ def test_run_is_resumed_after_the_driver_is_killed(
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("cluster")
+@pytest.mark.filterwarnings("always:most letters of the text are not Latin")
 def test_command_reports_results_and_failed_partitions(
     run,  # noqa: F811
     folder: Path,
@@ -146,7 +147,7 @@ def test_command_reports_results_and_failed_partitions(
     Path("parts/b.txt").write_bytes(b"fine\n\xff\n")
     Path("parts/c.txt").write_text("\uc624\ub298 \uc740\ud589\uc5d0 \uac14\ub2e4\n" * 20)
     command = ["embed", "parts/*.txt", "-o", "out", "-m", folder, "--engine", "ray"]
-    command += ["--output-format", "arrow", "--num-cpus", 0.5]
+    command += ["--output-format", "arrow", "--actors", 1]
     result = run(*command)
     assert "most letters of the text are not Latin" in result.err
     result.err = "".join(result.err.partition("elmore: 2 of 3")[1:])
@@ -169,6 +170,7 @@ def test_command_reports_results_and_failed_partitions(
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("cluster")
+@pytest.mark.filterwarnings("ignore:The minimum number of concurrent actors")
 def test_dataset_gets_vectors(folder: Path, corpus: dict[Path, list[str]]) -> None:
     """All but one CPU are used by default: Ray Data would wait forever for the last one."""
     import ray

@@ -13,8 +13,8 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -155,12 +155,10 @@ def embed_partitions(
                 output_format=output_format,
                 replace_invalid=replace_invalid,
             )
-            reports: Iterable[Report] = _run(
-                ray, embed, paths, min(size, len(paths)), num_cpus, num_gpus
-            )
-            if progress is not None:
-                reports = progress(reports, f"of {len(paths):,} partitions")
-            finished = _collect(reports, len(paths))
+            size = min(size, len(paths))
+            with closing(_run(ray, embed, paths, size, num_cpus, num_gpus)) as reports:
+                shown = progress(reports, f"of {len(paths):,} partitions") if progress else reports
+                finished = _collect(shown, len(paths))
         remove_leftovers_in(folder)
     return EmbeddedPartitions(
         folder=Path(output),
@@ -264,7 +262,7 @@ def _run(
     actors: int,
     num_cpus: float,
     num_gpus: float,
-) -> Iterator[Report]:
+) -> Generator[Report, None, None]:
     """Yield reports as partitions are finished.
 
     Actors that die are restarted by Ray, and partitions that they had not finished start again.
