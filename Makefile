@@ -15,7 +15,7 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2
 
 test-ray: $(INSTALLED_RAY)
-	$(BIN)/python -m pytest -m ray -p no:logging
+	$(BIN)/python -m pytest -m ray -p no:logging tests/integrations/test_ray.py tests/test_docs.py
 
 check: lint test test-ray
 

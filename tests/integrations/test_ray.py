@@ -146,7 +146,17 @@ def test_command_reports_results_and_failed_partitions(
     Path("parts/a.txt").write_text("He sat by the bank.\n\nBanks fail\n")
     Path("parts/b.txt").write_bytes(b"fine\n\xff\n")
     Path("parts/c.txt").write_text("\uc624\ub298 \uc740\ud589\uc5d0 \uac14\ub2e4\n" * 20)
-    command = ["embed", "parts/*.txt", "-o", "out", "-m", folder, "--engine", "ray"]
+    command = [
+        "embed",
+        "parts/a.txt",
+        "parts/[bc].txt",
+        "-o",
+        "out",
+        "-m",
+        folder,
+        "--engine",
+        "ray",
+    ]
     command += ["--output-format", "arrow", "--actors", 1]
     result = run(*command)
     assert "most letters of the text are not Latin" in result.err
@@ -309,7 +319,9 @@ def test_command_rejects_invalid_input(
 
 def test_options_of_ray_are_rejected_without_it(run, tmp_path: Path) -> None:  # noqa: F811
     result = run("embed", "text.txt", "-o", tmp_path / "v.parquet", "--column", "a", "--actors", 2)
-    assert_rejected(result, "column, actors: only with the engine ray")
+    assert_rejected(result, "column, actors: only with --engine ray")
+    result = run("embed", "a.txt", "b.txt", "-o", tmp_path / "v.parquet")
+    assert_rejected(result, "several files: only with --engine ray")
 
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

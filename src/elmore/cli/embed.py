@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -24,7 +25,7 @@ from elmore.errors import InputError
 
 def embed(
     text: Text,
-    *,
+    *more: Annotated[Path, Parameter(help="More files, for `--engine ray`.")],
     output: Output,
     model: ModelOptions = DEFAULT_MODEL,
     layers: Literal["all", "top", "average"] | int = "all",
@@ -51,14 +52,14 @@ def embed(
         carry_state: Start each sentence from the state at the end of the previous one, as bilm-tf
             does. Slower.
         engine: ray embeds many files on a Ray cluster, or on all cores of this machine. TEXT is
-            then a quoted pattern such as 'parts/*.parquet', or a folder, of .parquet, .jsonl or
-            .txt files. Each becomes a file in the output folder. Run the command again to resume.
+            then a pattern such as 'parts/*.parquet', a folder, or several files: .parquet, .jsonl
+            or .txt. Each becomes a file in the output folder. Run the command again to resume.
     """
     if engine == "ray":
         if overwrite or carry_state:
             raise InputError("overwrite and carry_state do not work with Ray")
         embed_with_ray(
-            text,
+            [text, *more],
             output,
             json_output=json_output,
             layers=layers,
@@ -68,8 +69,9 @@ def embed(
             **ray.given(),
         )
         return
-    if ray.given():
-        raise InputError(f"{', '.join(ray.given())}: only with the engine ray")
+    if more or ray.given():
+        what = ", ".join(ray.given()) or "several files"
+        raise InputError(f"{what}: only with --engine ray")
     from elmore.progress import with_progress
     from elmore.training.interruption import InterruptedRunError
     from elmore.vectors.embed_file import embed_file

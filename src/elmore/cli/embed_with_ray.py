@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 
-def embed_with_ray(text: Path, output: Path, *, json_output: bool, **options: Any) -> None:
+def embed_with_ray(files: list[Path], output: Path, *, json_output: bool, **options: Any) -> None:
     """Run `embed_partitions` with the options of the command, and print its result."""
     from elmore.integrations.ray import embed_partitions
     from elmore.progress import with_progress
     from elmore.training.interruption import InterruptedRunError
 
     try:
-        result = embed_partitions(text, output, progress=with_progress, **options)
+        result = embed_partitions(files, output, progress=with_progress, **options)
     except KeyboardInterrupt as error:
         raise InterruptedRunError("interrupted; run the same command again to continue") from error
     if json_output:

@@ -59,26 +59,26 @@ def find_partitions(files: Path | str | Iterable[Path | str]) -> list[Path]:
     """Return the absolute paths of input files, sorted by name.
 
     Args:
-        files: A pattern such as `parts/*.parquet`, a folder, or the files.
+        files: A file, a folder, a pattern such as `parts/*.parquet`, or several of these.
 
     Raises:
         InputError: If there are none, one has another suffix, or two have the same stem.
     """
-    if isinstance(files, Path | str):
-        if Path(files).is_dir():
-            paths = [path for path in Path(files).iterdir() if _format_of(path) in _OPEN]
+    paths: set[Path] = set()
+    for name in [files] if isinstance(files, Path | str) else files:
+        if Path(name).is_dir():
+            found = [path for path in Path(name).iterdir() if _format_of(path) in _OPEN]
+        elif Path(name).exists():
+            found = [Path(name)]
         else:  # `Path.glob` takes no absolute patterns
-            paths = [Path(name) for name in glob(str(files), recursive=True)]  # noqa: PTH207
-        if not paths:
-            raise InputError(f"no files match {files}; expected {', '.join(_OPEN)} files")
-    else:
-        paths = [Path(file) for file in files]
-        if not paths:
-            raise InputError("expected at least one file")
+            found = [Path(match) for match in glob(str(name), recursive=True)]  # noqa: PTH207
+        if not found:
+            raise InputError(f"no files match {name}; expected {', '.join(_OPEN)} files")
+        paths.update(path.resolve() for path in found)
+    if not paths:
+        raise InputError("expected at least one file")
     by_stem: dict[str, Path] = {}
-    for path in sorted(path.resolve() for path in paths):
-        if not path.is_file():
-            raise InputError(f"{path}: no such file")
+    for path in sorted(paths):
         if _format_of(path) not in _OPEN:
             raise InputError(
                 f"{path}: expected a name that ends in {', '.join(_OPEN)}; .txt and .jsonl may "

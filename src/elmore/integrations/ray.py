@@ -110,8 +110,9 @@ def embed_partitions(
     in `RAY_ADDRESS`, or starts Ray on this machine until the call returns.
 
     Args:
-        files: .parquet, .jsonl or .txt files, the latter two optionally compressed: a pattern such
-            as `parts/*.parquet`, a folder, or a list of files. All machines need access to them.
+        files: .parquet, .jsonl or .txt files, the latter two optionally compressed: a file, a
+            folder, a pattern such as `parts/*.parquet`, or several of these. All machines need
+            access to them.
         output: Folder to write to, on storage that all machines share.
         output_format: `parquet`, or `arrow`, which is much faster to write.
         replace_invalid: In .txt files, replace bytes that are not UTF-8 by U+FFFD.
@@ -323,11 +324,15 @@ def _cluster(ray: Any) -> Iterator[bool]:
         for name, value in _LOCAL_ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         ray.init("local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-        logging.getLogger("ray.data").setLevel(logging.ERROR)
         is_local = True
+    logger = logging.getLogger("ray.data")
+    level = logger.level
     try:
+        if is_local:
+            logger.setLevel(logging.ERROR)
         yield is_local
     finally:
+        logger.setLevel(level)
         ray.shutdown()
 
 
@@ -401,5 +406,5 @@ def _with_absolute_paths(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _require_ray() -> Any:
-    require("ray.data", extra="ray")  # a package without the parts of Ray Data has no pandas
+    require("ray.data", extra="ray")  # needs more packages than Ray itself
     return require("ray", extra="ray")
