@@ -11,6 +11,8 @@ Ray's object store. `embed_dataset` is a step of your own Ray Data pipeline.
 
 import logging
 import os
+import signal
+import threading
 import time
 import warnings
 from collections.abc import Generator, Iterable, Iterator
@@ -269,7 +271,6 @@ def _run(
     Actors that die are restarted by Ray, and partitions that they had not finished start again.
     """
     dataset = ray.data.from_arrow([pa.table({"file": [str(path)]}) for path in paths])
-    dataset.context.enable_progress_bars = False
     reports = dataset.map_batches(
         _EmbedFiles,
         fn_constructor_args=[embed],
@@ -280,6 +281,7 @@ def _run(
         num_cpus=num_cpus,
         num_gpus=num_gpus,
     )
+    reports.context.enable_progress_bars = False
     for table in reports.iter_batches(batch_size=None, batch_format="pyarrow"):
         for values in table.to_pylist():
             yield Report(**values)
@@ -316,14 +318,15 @@ def _cluster(ray: Any) -> Iterator[bool]:
         yield False
         return
     try:
-        ray.init("auto", log_to_driver=False)
+        _init(ray, "auto", log_to_driver=False)
         is_local = False
     except ConnectionError as error:
         if "RAY_ADDRESS" in os.environ:
             raise InputError(f"cannot connect to the cluster in RAY_ADDRESS: {error}") from error
         for name, value in _LOCAL_ENVIRONMENT.items():
             os.environ.setdefault(name, value)
-        ray.init("local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+        _init(ray, "local", include_dashboard=False, **quiet)
         is_local = True
     logger = logging.getLogger("ray.data")
     level = logger.level
@@ -334,6 +337,16 @@ def _cluster(ray: Any) -> Iterator[bool]:
     finally:
         logger.setLevel(level)
         ray.shutdown()
+
+
+def _init(ray: Any, address: str, **options: Any) -> None:
+    """Call `ray.init`, but keep the handler of SIGTERM, which it replaces."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address, **options)
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
 
 
 def _count_actors(
