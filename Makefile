@@ -1,11 +1,12 @@
-# `make demo`, `make test` and `make check` install elmore and its dependencies first, into .venv.
+# `make demo`, `make test`, `make test-ray` and `make check` install elmore and its dependencies first, into .venv.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+INSTALLED_RAY := $(VENV)/.installed-ray
 
-.PHONY: demo test check lint bench clean
+.PHONY: demo test test-ray check lint bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -13,7 +14,10 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2
 
-check: lint test
+test-ray: $(INSTALLED_RAY)
+	$(BIN)/python -m pytest -m ray -p no:logging tests/integrations/test_ray.py tests/test_docs.py
+
+check: lint test test-ray
 
 lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
@@ -27,6 +31,10 @@ bench: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+$(INSTALLED_RAY): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[ray]"
 	touch $@
 
 clean:

@@ -25,6 +25,7 @@ NOT_IN_ALL = {
     "all",
     "dev",  # to work on elmore, not with it
 }
+RAY = [Requirement(text) for text in PROJECT["project"]["optional-dependencies"]["ray"]]
 # Dependencies of the CUDA build of PyTorch; CI uses its CPU build.
 CUDA = re.compile("nvidia-|cuda-|triton")
 
@@ -36,8 +37,8 @@ def pins() -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in pairs}
 
 
-@pytest.mark.parametrize("requirement", DEV, ids=str)
-def test_dev_requirement_is_pinned_to_a_version_it_allows(
+@pytest.mark.parametrize("requirement", [*DEV, *RAY], ids=str)
+def test_requirement_is_pinned_to_a_version_it_allows(
     requirement: Requirement, pins: dict[str, str]
 ) -> None:
     assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)])

@@ -21,7 +21,7 @@ PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/*.md"), *CARDS]
 )
 
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(\w*) ?(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _SYMBOL = re.compile(r"`([\w/]+\.py):([\w.]+)`")
 _DECIMAL = re.compile(r"-?\d+\.\d+")
@@ -29,9 +29,10 @@ _SPEED = re.compile(r"in [\d.]+ s, [\d,]+ words/s")
 
 
 class Block(NamedTuple):
-    """A fenced code block: its language and its lines."""
+    """A fenced code block: its language, the extra that it needs, and its lines."""
 
     kind: str
+    extra: str
     body: str
 
 
@@ -48,11 +49,22 @@ def name_of(page: Path) -> str:
 
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
+PAGES_WITH_RAY = [page for page in PAGES if any(block.extra == "ray" for block in blocks_of(page))]
 
 
-@every_page
+@pytest.mark.parametrize(
+    ("page", "extra"),
+    [
+        *(pytest.param(page, "", id=name_of(page)) for page in PAGES),
+        *(
+            pytest.param(page, "ray", id=f"{name_of(page)} ray", marks=pytest.mark.ray)
+            for page in PAGES_WITH_RAY
+        ),
+    ],
+)
 def test_code_runs_in_an_empty_folder_and_prints_the_output_on_the_page(
     page: Path,
+    extra: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -65,7 +77,9 @@ def test_code_runs_in_an_empty_folder_and_prints_the_output_on_the_page(
     monkeypatch.syspath_prepend(tmp_path / "site")
     names: dict[str, object] = {"__name__": page.stem}
     printed = None
-    for kind, body in blocks_of(page):
+    for kind, needed, body in blocks_of(page):
+        if needed not in ("", extra):
+            continue
         if kind == "text":
             assert printed is not None, f"output block without a preceding code block:\n{body}"
             assert same_output(body, printed), f"expected\n{body}\ngot\n{printed}"
@@ -76,6 +90,10 @@ def test_code_runs_in_an_empty_folder_and_prints_the_output_on_the_page(
             printed = capsys.readouterr().out
         elif kind == "toml":
             write_file(body)
+
+
+def test_code_blocks_need_no_other_extras() -> None:
+    assert {block.extra for page in PAGES for block in blocks_of(page)} == {"", "ray"}
 
 
 def run_python(code: str, page: Path, names: dict[str, object]) -> None:
@@ -132,12 +150,13 @@ def anchors_of(page: Path) -> set[str]:
 
 @every_page
 def test_code_blocks_are_ascii(page: Path) -> None:
-    for kind, body in blocks_of(page):
+    for kind, _, body in blocks_of(page):
         assert body.isascii() or kind == "text", f"{name_of(page)}: {body}"
 
 
 def test_code_layout_in_the_readme_is_complete() -> None:
-    [tree] = [body for _, body in blocks_of(ROOT / "README.md") if body.startswith("src/elmore/")]
+    blocks = blocks_of(ROOT / "README.md")
+    [tree] = [block.body for block in blocks if block.body.startswith("src/elmore/")]
     files = [file.relative_to(SOURCE).as_posix() for file in SOURCE.rglob("*.py") if has_code(file)]
     assert sorted(paths_in(tree)) == sorted(files)
 

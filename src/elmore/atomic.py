@@ -212,7 +212,12 @@ def remove_leftovers(path: Path) -> None:
             shutil.rmtree(previous)
         else:
             previous.replace(path)
-    _delete(path.parent.glob(_temporary_pattern(escape(path.name))))
+    _delete(leftovers(path))
+
+
+def leftovers(path: Path) -> list[Path]:
+    """Return the temporary files and folders of `path`, one per process that is writing it."""
+    return [*path.parent.glob(_temporary_pattern(escape(path.name)))]
 
 
 def remove_leftovers_in(folder: Path) -> None:

@@ -90,3 +90,31 @@ class ModelOptions:
 
 
 DEFAULT_MODEL = ModelOptions()
+
+
+@Parameter(name="*", group="Ray")
+@dataclass(frozen=True, kw_only=True)
+class RayOptions:
+    """For `--engine ray`: how to run on a cluster."""
+
+    column: str | None = None
+    """Column with the sentences: strings, or lists of tokens. By default text."""
+
+    output_format: Literal["parquet", "arrow"] | None = None
+    """Format of the outputs; arrow is much faster to write. By default parquet."""
+
+    actors: int | None = None
+    """Number of processes that embed; by default as many as the cluster has room for."""
+
+    num_cpus: float | None = None
+    """CPUs, and so threads, per actor; by default 1."""
+
+    num_gpus: float | None = None
+    """GPUs per actor; 0.5 lets two actors share one. By default 1 if the cluster has GPUs."""
+
+    def given(self) -> dict[str, str | int | float]:
+        """Return the options that have a value."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+DEFAULT_RAY = RayOptions()

@@ -93,17 +93,8 @@ def embed_file(
     elif load_options:
         names = ", ".join(load_options)
         raise InputError(f"an Embedder is loaded already; pass {names} to load")
-    from elmore.checkpoint.hash import hash_json, hash_words
-
     embedder, words, began = model, 0, time.monotonic()
-    settings |= {
-        "weights_hash": embedder.weights_hash,
-        "config_hash": hash_json(asdict(embedder.config)),
-        "vocabulary_hash": embedder.vocabulary and hash_words(embedder.vocabulary),
-        "tokenizer": embedder.tokenizer,
-        "language": embedder.language,
-        "precision": embedder.precision,
-    }
+    settings |= model_settings(embedder)
 
     def rows_after(saved: Saved) -> Iterator[tuple[VectorRow, Saved]]:
         nonlocal words
@@ -133,6 +124,20 @@ def embed_file(
         progress=progress,
     )
     return EmbeddedFile(output, sentences, words, time.monotonic() - began)
+
+
+def model_settings(embedder: "Embedder") -> dict[str, Any]:
+    """Return what identifies a model by its values, and the settings that vectors depend on."""
+    from elmore.checkpoint.hash import hash_json, hash_words  # PyTorch
+
+    return {
+        "weights_hash": embedder.weights_hash,
+        "config_hash": hash_json(asdict(embedder.config)),
+        "vocabulary_hash": embedder.vocabulary and hash_words(embedder.vocabulary),
+        "tokenizer": embedder.tokenizer,
+        "language": embedder.language,
+        "precision": embedder.precision,
+    }
 
 
 def _check_text(text: Path) -> None:

@@ -168,7 +168,8 @@ def _read_arrow_record(path: Path) -> dict[str, Any]:
         record = dict(json.loads(record_in(file.schema)))
         if "saved" not in record and file.num_record_batches:  # written while rows were computed
             last = file.get_batch_with_custom_metadata(file.num_record_batches - 1)
-            record["saved"] = json.loads(last.custom_metadata["saved"])
+            if "saved" in last.custom_metadata:  # not in the partitions of a corpus
+                record["saved"] = json.loads(last.custom_metadata["saved"])
         return record
 
 
