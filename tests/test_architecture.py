@@ -78,7 +78,9 @@ def test_torch_is_not_imported_when_not_needed(code: str) -> None:
 
 def test_embedding_does_not_import_slow_or_optional_modules() -> None:
     """Importing PyTorch's compiler, for example, would take longer than the embedding."""
-    modules = {"torch._dynamo", "h5py", "huggingface_hub", "sklearn", "spacy", "transformers"}
+    modules = {
+        "torch._dynamo", "faiss", "h5py", "huggingface_hub", "onnx", "sklearn", "spacy", "transformers",
+    }  # fmt: skip
     check = "import sys, elmore; elmore.load(device='cpu').embed(['He sat.'])"
     check += f"; sys.exit(str({modules} & set(sys.modules) or ''))"
     result = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)
