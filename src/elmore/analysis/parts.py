@@ -15,6 +15,7 @@ from elmore.analysis.pos import POS_FILES, measure_pos
 from elmore.analysis.quick import Sampler, sample_of, sample_semcor
 from elmore.analysis.results import Plot, Result
 from elmore.analysis.scws import SCWS_FILES, measure_scws
+from elmore.analysis.self_similarity import measure_self_similarity, plot_self_similarity
 from elmore.analysis.semcor_neighbors import NEIGHBOR_FILES, measure_neighbors
 from elmore.analysis.table1 import measure_table1, plot_table1, table1_runs
 from elmore.analysis.table2 import measure_table2, table2_runs
@@ -61,6 +62,9 @@ class Part:
 
     precision: Precision | None = None
     """Precision of the computation, if it is not that of the embedder."""
+
+    plot: Callable[[Result], list[Plot]] = lambda _result: []
+    """Returns the figures."""
 
     decimals: int = 1
     """Decimals of the scores in the report."""
@@ -232,6 +236,24 @@ PARTS: dict[str, Part | TrainingPart] = {
         source="https://ai.stanford.edu/~ehhuang",
         about="Spearman's correlation, times 100, of the cosine with the mean human rating.",
         quick={name: sample_of("lines", 100) for name in SCWS_FILES},
+    ),
+    "self-similarity": Part(
+        title="How contextual are the layers?",
+        folder="corpus",
+        files=("valid.txt",),
+        measure=lambda model, folder: measure_self_similarity(
+            model.embedder, find_file(folder, "valid.txt")
+        ),
+        plot=plot_self_similarity,
+        source="any text",
+        about="Mean cosines: of the vectors of a word in different sentences (self-similarity; 1 "
+        "if a layer ignores the context), of the words of a sentence with their mean "
+        "(intra-sentence similarity), and of random words in different sentences (anisotropy), "
+        "which is subtracted in the adjusted columns.",
+        published="Ethayarajh (2019), Figures 1 to 3, on sentences of SemEval STS: in ELMo, "
+        "self-similarity falls and intra-sentence similarity rises from layer to layer.",
+        decimals=3,
+        quick={"valid.txt": sample_of("lines", 60)},
     ),
 }
 """All evaluations by name."""
