@@ -79,7 +79,7 @@ def test_random_words_are_distinct_and_in_different_sentences(
         words = [TEXT[number][position] for number, position in chosen.items()]
         assert len(set(words)) == len(words) == 4
         drawn.update(words)
-        vectors = [embedder.vectors(TEXT[n]) [:, position] for n, position in chosen.items()]
+        vectors = [embedder.vectors(TEXT[n])[:, position] for n, position in chosen.items()]
         expected = [mean_of_pairs([v[layer] for v in vectors]) for layer in range(3)]
         result = self_similarity(embedder, TEXT, seed)
         np.testing.assert_allclose(result.anisotropy, expected, atol=1e-5)

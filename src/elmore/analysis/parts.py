@@ -14,12 +14,21 @@ from elmore.analysis.heldout_text import measure_text
 from elmore.analysis.pos import POS_FILES, measure_pos
 from elmore.analysis.quick import Sampler, sample_of, sample_semcor
 from elmore.analysis.results import Plot, Result
+from elmore.analysis.robustness import measure_robustness, plot_robustness, robustness_runs
 from elmore.analysis.scws import SCWS_FILES, measure_scws
 from elmore.analysis.self_similarity import measure_self_similarity, plot_self_similarity
 from elmore.analysis.semcor_neighbors import NEIGHBOR_FILES, measure_neighbors
 from elmore.analysis.table1 import measure_table1, plot_table1, table1_runs
 from elmore.analysis.table2 import measure_table2, table2_runs
 from elmore.analysis.table3 import measure_table3, table3_runs
+from elmore.analysis.today import (
+    TODAY_FILES,
+    measure_encoders,
+    measure_today,
+    plot_encoders,
+    plot_today,
+    today_runs,
+)
 from elmore.analysis.training.run import Plan, Results, TrainingRun
 from elmore.analysis.wic import WIC_FILES, measure_wic
 from elmore.analysis.wsd import WSD_FILES, measure_wsd
@@ -255,12 +264,54 @@ PARTS: dict[str, Part | TrainingPart] = {
         decimals=3,
         quick={"valid.txt": sample_of("lines", 60)},
     ),
+    "robustness": TrainingPart(
+        title="Robustness of NER to typos, case and unseen words",
+        runs=robustness_runs,
+        measure=measure_robustness,
+        plot=plot_robustness,
+        about="Test F1 in percent on CoNLL-2003, mean and standard deviation over seeds, after 5 "
+        "or 10 % of the letters were disturbed: swapped, dropped, inserted or substituted (typos), "
+        "changed to the other case, or part of a word that was replaced by random letters (unseen "
+        "words). Tokens and gold entities stay as they are. The models of Table 1 are used, which "
+        "were trained on clean text.",
+    ),
+    "encoders": Part(
+        title="Where ELMo stands today: speed, memory, size and WSD",
+        folder="tasks",
+        files=TODAY_FILES,
+        measure=lambda model, folder: measure_encoders(model.name, model.embedder, folder),
+        plot=plot_encoders,
+        source="those of Table 5 (wsd), and GloVe of https://nlp.stanford.edu/projects/glove",
+        about="Frozen encoders on a CPU: GloVe, ELMo, and the small transformer all-MiniLM-L6-v2, "
+        "whose vectors of a word are the means over its subwords. WSD is by nearest neighbor, as "
+        "in Table 5, with the layer that is best on SemEval-2007.",
+        quick={"wsd/semcor.data.xml": sample_semcor},
+    ),
+    "encoder-tasks": TrainingPart(
+        title="Where ELMo stands today: NER and sentiment",
+        runs=today_runs,
+        measure=measure_today,
+        plot=plot_today,
+        about="Test scores in percent with the same task models: mean and standard deviation over "
+        "seeds. The encoders are frozen; their layers are mixed with learned weights and enter "
+        "beside the word vectors. Settings are those of ELMo.",
+    ),
 }
 """All evaluations by name."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "intrinsic": ("perplexity", "wsd", "pos", "wic", "scws"),
-    "training": ("table1", "table2", "table3", "figure1", "figure2", "finetuning"),
+    "training": (
+        "table1",
+        "table2",
+        "table3",
+        "figure1",
+        "figure2",
+        "finetuning",
+        "robustness",
+        "encoder-tasks",
+    ),
+    "today": ("encoders", "encoder-tasks"),
     "table4": ("neighbors",),
     "table5": ("wsd",),
     "table6": ("pos",),

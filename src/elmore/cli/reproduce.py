@@ -91,6 +91,7 @@ def reproduce(
     from elmore.analysis.report import render_table
     from elmore.analysis.reproduce import PAGE, REPORT, Training
     from elmore.analysis.reproduce import reproduce as run
+    from elmore.analysis.today import find_transformers
     from elmore.analysis.training.datasets import find_vectors
     from elmore.analysis.training.run import plan_training
     from elmore.analysis.training.train import Resources
@@ -112,6 +113,7 @@ def reproduce(
             str(model.model or "en"),
             embedder,
             compare=compare,
+            transformers=find_transformers(),
             finetuned=finetune,
             settings=changes,
             seeds=seeds,

@@ -26,7 +26,7 @@ def train(
     train: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")],
     dev: Path,
     output: Output,
-    test: Path | None = None,
+    test: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")] = (),
     no_elmo: Annotated[bool, Parameter(negative="")] = False,
     elmo: Literal["input", "output", "both"] | None = None,
     layers: Literal["learned", "top", "average"] | None = None,
@@ -57,7 +57,7 @@ def train(
     Args:
         train: Training files, in the task's standard format.
         dev: Dev set, for early stopping and to select the best weights.
-        test: Test set, scored once after training.
+        test: Test set or sets, scored once after training.
         output: Folder for the trained task.
         no_elmo: Train the baseline, without ELMo.
         elmo: Where ELMo enters: at the input of the task's RNN, at its output, or both.
