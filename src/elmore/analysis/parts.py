@@ -11,6 +11,7 @@ from elmore.analysis.figure1 import figure1_runs, measure_figure1, plot_figure1
 from elmore.analysis.figure2 import figure2_runs, measure_figure2, plot_figure2
 from elmore.analysis.finetuning import finetuning_runs, measure_finetuning
 from elmore.analysis.heldout_text import measure_text
+from elmore.analysis.pairs_file import find_gold, measure_pairs
 from elmore.analysis.pos import POS_FILES, measure_pos
 from elmore.analysis.quick import Sampler, sample_of, sample_semcor
 from elmore.analysis.results import Plot, Result
@@ -124,6 +125,28 @@ def perplexity_part(path: Path, title: str) -> Part:
         precision="fp32",
         decimals=2,
         quick={escape(path.name): sample_of("lines", 12)},
+    )
+
+
+def pairs_part(path: Path) -> Part:
+    """Return an evaluation of the similarity of words in context, on a file of pairs."""
+    gold = find_gold(path)
+    files = (escape(path.name), *([escape(gold.name)] if gold else []))
+
+    def measure(model: Model, folder: Path) -> Result:
+        data, *labels = (find_file(folder, name) for name in files)
+        return measure_pairs(model.embedder, data, *labels)
+
+    return Part(
+        title=f"Similarity of words in context, {path.name}",
+        folder=str(path.parent),
+        files=files,
+        measure=measure,
+        source="any file in the format of WiC or SCWS",
+        about="Cosine of two words in context, by layer; with gold labels (WiC), the area under "
+        "the ROC curve, 0.5 by chance; with ratings (SCWS), Spearman's correlation.",
+        decimals=3,
+        quick={name: sample_of("lines", 200) for name in files},
     )
 
 
@@ -312,6 +335,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "encoder-tasks",
     ),
     "today": ("encoders", "encoder-tasks"),
+    "pairs": (),  # those of the files that are given
     "table4": ("neighbors",),
     "table5": ("wsd",),
     "table6": ("pos",),
@@ -320,12 +344,17 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def select_parts(
-    only: Sequence[str] = (), texts: Iterable[Path] = ()
+    only: Sequence[str] = (), texts: Iterable[Path] = (), pairs: Iterable[Path] = ()
 ) -> dict[str, Part | TrainingPart]:
-    """Return evaluations by name: all, or `only` these, and the perplexity on each text.
+    """Return evaluations by name: all, or `only` these, and those of other files.
+
+    Args:
+        only: Names of evaluations or groups; by default all.
+        texts: Text files to measure the perplexity on.
+        pairs: Files in the format of WiC or SCWS, see `measure_pairs`.
 
     Raises:
-        InputError: If a name is unknown, or a text does not exist.
+        InputError: If a name is unknown, or a file does not exist.
     """
     names: list[str] = []
     for name in only or PARTS:
@@ -334,11 +363,23 @@ def select_parts(
             raise InputError(f"unknown evaluation {name!r}; expected any of {accepted}")
         names += GROUPS.get(name, (name,))
     parts = {name: PARTS[name] for name in PARTS if name in names}
-    for text in texts:
-        if not text.is_file():
-            raise InputError(f"{text}: no such file; expected a text file")
-        name = f"perplexity-{text.name.partition('.')[0]}"
+    of_files = [
+        *(
+            ("perplexity", path, perplexity_part(path, f"Perplexity on {path.name}"))
+            for path in map(_require_file, texts)
+        ),
+        *(("pairs", path, pairs_part(path)) for path in map(_require_file, pairs)),
+    ]
+    for kind, path, part in of_files:
+        name = f"{kind}-{path.name.partition('.')[0]}"
         if name in parts:
-            raise InputError(f"several texts are called {name}; rename one of them")
-        parts[name] = perplexity_part(text.resolve(), f"Perplexity on {text.name}")
+            raise InputError(f"several files are called {name}; rename one of them")
+        parts[name] = part
     return parts
+
+
+def _require_file(path: Path) -> Path:
+    """Return the absolute path of a file."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    return path.resolve()

@@ -280,7 +280,10 @@ def _conditions_of(records: list[dict[str, Any]], model: Model, *, quick: bool) 
 
 def _write_report(output: Path, outcomes: Outcomes, weights_hash: str, *, quick: bool) -> None:
     """Write a report of these and of earlier evaluations of the same weights."""
-    names = (*PARTS, *(file.stem for file in sorted(output.glob("perplexity-*.json"))))
+    of_files = sorted(
+        file.stem for kind in ("perplexity", "pairs") for file in output.glob(f"{kind}-*.json")
+    )
+    names = (*PARTS, *of_files)
     earlier = {
         name: _read_record(output / f"{name}.json")
         for name in names
