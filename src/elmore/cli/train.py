@@ -63,7 +63,8 @@ def train(
         elmo: Where ELMo enters: at the input of the task's RNN, at its output, or both.
         layers: How the layers of the biLM are mixed.
         lambda_: Strength of the regularization that pulls a learned mix toward the average.
-        init_bilm: The biLM: name of an installed model, such as en, a folder or HDF5 weights.
+        init_bilm: The biLM: name of an installed model, such as en, a folder or HDF5 weights. The
+            folder of a Hugging Face transformer is used as a frozen encoder in its place.
         finetune_bilm: Fine-tune the biLM on the training text first.
         vectors: Word vectors: GloVe or word2vec, text or .bin, or .npz.
         seed: Seed of the initial weights, the order of the examples and dropout.

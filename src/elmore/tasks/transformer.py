@@ -82,7 +82,7 @@ class TransformerEncoder:
         self.weights_hash = hash_transformer(path)
         try:
             self._tokenizer: Any = transformers.AutoTokenizer.from_pretrained(
-                path, local_files_only=True
+                path, local_files_only=True, trust_remote_code=False
             )
             model = _load_model(transformers, path)
         except (OSError, ValueError, KeyError, RuntimeError) as error:
@@ -168,7 +168,11 @@ def _load_model(transformers: Any, path: Path) -> Any:
     logging.disable_progress_bar()
     try:
         model, report = transformers.AutoModel.from_pretrained(
-            path, local_files_only=True, use_safetensors=True, output_loading_info=True
+            path,
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
         )
     finally:
         if had_bar:
