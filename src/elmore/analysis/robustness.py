@@ -71,6 +71,8 @@ def plot_robustness(plan: Plan, results: Results) -> list[Plot]:
         axes.set_title(kind, fontsize=10)
         axes.set_xticks((0, *PERCENT))
         axes.grid(alpha=0.3)
+    low, high = figure.axes[0].get_ylim()
+    figure.axes[0].set_ylim(max(low, 0), max(high, 1))  # F1 is not negative, also if all are 0
     figure.axes[0].set_ylabel(f"test {DATASETS[_DATASET].score} (%)")
     figure.axes[0].legend(frameon=False, loc="lower left")
     figure.supxlabel("letters disturbed (%)", fontsize=10)

@@ -32,6 +32,7 @@ _TIMED_WORDS = 20_000
 _PLOTTED = {"words/s": True, "peak memory, MB": False, "WSD, F1 on ALL": False}
 """Columns of the figure, and whether their axis is logarithmic."""
 
+_COLORS = (BASELINE, ELMO, PAPER)
 _WSD_DEV = "semeval2007"
 """The set that selects the layer, as in Raganato et al. (2017)."""
 
@@ -159,7 +160,7 @@ def _mean_weights(plan: Plan, results: Results, dataset: str, name: str) -> str:
 
 
 def plot_encoders(result: Result) -> list[Plot]:
-    """Plot speed, memory and WSD scores as bars."""
+    """Plot speed, memory and WSD scores."""
     rows = {name: row for name, row in result.scores.items() if "words/s" in row}
     figure = new_figure(8, 2.3)
     columns = [
@@ -170,13 +171,23 @@ def plot_encoders(result: Result) -> list[Plot]:
     panels = figure.subplots(1, len(columns), sharey=True)
     for axes, (column, is_log) in zip(panels, columns, strict=True):
         values = [float(str(row[column]).replace(",", "")) for row in rows.values()]
-        bars = axes.barh(range(len(rows)), values, color=[BASELINE, ELMO, PAPER])
-        axes.bar_label(bars, [f"{value:,.0f}" for value in values], padding=3, fontsize=8)
+        for row, (value, color) in enumerate(zip(values, _COLORS, strict=False)):
+            axes.plot(value, row, "o", color=color)
+            axes.annotate(
+                f"{value:,.0f}" if value >= 100 else f"{value:.1f}",
+                (value, row),
+                (6, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+            )
         axes.set_yticks(range(len(rows)), list(rows))
-        axes.set_xscale("log" if is_log else "linear")
-        axes.set_xlim(right=max(values) * (20 if is_log else 1.3))  # room for the labels
+        if is_log:
+            axes.set_xscale("log")
+        axes.set_xlim(min(values) / 5 if is_log else 0, max(values) * (30 if is_log else 1.35))
         axes.set_xlabel(f"{column} (logarithmic)" if is_log else column)
-    axes.invert_yaxis()
+        axes.grid(axis="x", alpha=0.3)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
     caption = (
         "Frozen encoders on one machine: speed on a CPU, peak memory of the process, and F1 of the "
         "nearest sense in percent, with the layer that is best on SemEval-2007."
@@ -195,7 +206,7 @@ def plot_today(plan: Plan, results: Results) -> list[Plot]:
         for row, runs in enumerate(encoders.values()):
             if scores := scores_on_test(results, runs):
                 mean, spread = mean_and_spread(list(scores.values()))
-                color = (BASELINE, ELMO, PAPER)[row % 3]
+                color = _COLORS[row % len(_COLORS)]
                 axes.errorbar(mean, row, xerr=spread, fmt="o", capsize=3, color=color)
         axes.set_yticks(range(len(encoders)), list(encoders))
         axes.set_ylim(len(encoders) - 0.5, -0.5)
