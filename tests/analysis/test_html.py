@@ -70,6 +70,8 @@ def test_page_has_the_tables_figures_and_notes(tmp_path: Path) -> None:
         "1.0",
     ]
     assert ("h2", "Table 1: a < b & c") in page.texts
+    assert ("h3", "Notes") in page.texts
+    assert ("h3", "Findings") not in page.texts
     assert ("code", "a.json") in page.texts
     assert ("a", "href", "https://example.org/data") in page.attributes
     assert ("svg", "aria-label", 'A "plot".') in page.attributes
@@ -102,4 +104,12 @@ def test_quick_results_are_labeled(tmp_path: Path) -> None:
 def test_markdown_has_the_same_tables_and_figures() -> None:
     lines = render_report({"table1": record()}, {}).splitlines()
     assert "| SICK | 77.0 ± 1.4 | the \\| same |  |" in lines
+    assert "### Notes" in lines
+    assert "Test words: 1,234." in lines
     assert '![A "plot".](plot.svg)' in lines
+
+
+def test_commits_are_shortened_and_keep_their_suffix() -> None:
+    commit = f"{'0123456789abcdef' * 2}01234567-dirty"
+    text = render_report({"table1": record(commit=commit)}, {})
+    assert "commit 0123456789-dirty, torch 2" in text

@@ -198,7 +198,7 @@ def test_evaluations_are_selected_by_name_and_group(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.txt: no such file"):
         select_parts([], [tmp_path / "none.txt"])
     (tmp_path / "a.txt").touch()
-    with pytest.raises(InputError, match="several texts are called perplexity-a"):
+    with pytest.raises(InputError, match="several files are called perplexity-a"):
         select_parts([], [tmp_path / "a.txt", tmp_path / "a.txt"])
 
 

@@ -32,7 +32,7 @@ def test_words_contexts_and_ratings_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (LINE.replace("\tn\t", "\t"), "line 1: 16 columns; expected 18"),
+        ("\t".join(LINE.split("\t")[:7]), "line 1: 7 columns; expected at least 8"),
         (LINE.replace("1.1", "high"), "rating 'high'; expected a number"),
         (LINE.replace("<b> Brazil </b>", "Brazil"), "expected one word in <b>"),
         (LINE.replace("</b> ,", "<b> ,"), "expected one word in <b>"),

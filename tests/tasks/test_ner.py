@@ -688,9 +688,21 @@ def test_existing_run_is_kept_until_its_replacement_is_complete(
 def test_test_scores_come_from_the_test_file(conll: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.conll"
     other.write_text("Ada B-LOC\nleft O\n")  # the training data has Ada as PER
-    summary = train(tmp_path / "run", conll, BASELINE, test=other)
+    summary = train(tmp_path / "run", conll, BASELINE, test=[other, conll])
     assert summary["scores"]["dev"]["f1"] > 0.95
     assert summary["scores"]["test"]["f1"] == 0
+    assert summary["scores"][conll.name] == summary["scores"]["dev"]
+    assert list(summary["by_label"]) == ["LOC", "PER"]  # of the first
+
+
+def test_test_files_need_different_names(conll: Path, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    twin = shutil.copy(conll, tmp_path / "a")
+    with pytest.raises(InputError, match="several files have the same name"):
+        train(tmp_path / "run", conll, BASELINE, test=[conll, conll, twin])
+    with pytest.raises(TypeError, match="test: expected a path"):
+        train(tmp_path / "run", conll, BASELINE, test=[1])
+    assert not (tmp_path / "run").exists()
 
 
 def test_relative_path_of_the_bilm_is_made_absolute(

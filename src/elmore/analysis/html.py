@@ -20,29 +20,36 @@ _STYLE = """
 :root { color-scheme: light; }
 body { font: 1rem/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff;
   max-width: 60rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
-h1, h2 { line-height: 1.2; }
+h1, h2, h3 { line-height: 1.2; }
+h3 { font-size: 1rem; margin-bottom: .5rem; }
+h3 + ul { margin-top: 0; }
 h2 { margin-top: 2.5rem; border-top: 1px solid #ccc; padding-top: 1rem; }
 .quick { background: #fff3cd; border: 1px solid #b58900; padding: .75rem; font-weight: bold; }
-.table { overflow-x: auto; }
+/* The shadows show that a wide table can be scrolled; white covers them at its ends. */
+.table { overflow-x: auto; background:
+  linear-gradient(to right, #fff 40%, #fff0) left / 2rem 100% no-repeat local,
+  linear-gradient(to left, #fff 40%, #fff0) right / 2rem 100% no-repeat local,
+  linear-gradient(to right, #0004, #0000) left / .7rem 100% no-repeat scroll,
+  linear-gradient(to left, #0004, #0000) right / .7rem 100% no-repeat scroll; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem;
   overflow-wrap: normal; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid #ddd; text-align: left;
   vertical-align: top; }
 thead th { border-bottom: 2px solid #666; }
-tbody th { font-weight: normal; position: sticky; left: 0; background: #fff; }
+tbody th { font-weight: normal; position: sticky; left: 0; background: #fff; min-width: 5rem; }
 figure { margin: 1.5rem 0; overflow-x: auto; }
 figure svg { width: 100%; min-width: 30rem; max-width: 48rem; height: auto; }
 figcaption, .conditions { font-size: .85rem; color: #444; }
 code { font-size: .9em; }
 @media print {
   body { max-width: none; padding: 0; font-size: 10pt; }
-  .table, figure { overflow: visible; }
-  tbody th { position: static; }
+  .table, figure { overflow: visible; background: none; }
+  tbody th { position: static; min-width: 3rem; }
   figure svg { min-width: 0; max-width: 100%; max-height: 10cm; }
   table { font-size: 8pt; }
   th, td { padding: .15rem .3rem; }
   tr, figure { break-inside: avoid; }
-  h2 { break-after: avoid; }
+  h2, h3 { break-after: avoid; }
 }
 """
 
@@ -101,8 +108,10 @@ def _section(name: str, record: dict[str, Any], folder: Path) -> Iterator[str]:
             image = f'<svg role="img" aria-label="{escape(figure["caption"])}"'
             svg = path.read_text(encoding="utf-8").replace("<svg", image, 1)
             yield f"<figure>{svg}<figcaption>{caption}</figcaption></figure>"
-    if lines := [line for key in LISTS for line in record.get(key, ())]:
-        yield f"<ul>{''.join(f'<li>{_text(line)}</li>' for line in lines)}</ul>"
+    for key, heading in LISTS.items():
+        if lines := record.get(key):
+            yield f"<h3>{heading}</h3>"
+            yield f"<ul>{''.join(f'<li>{_text(line)}</li>' for line in lines)}</ul>"
     if details := render_details(record["details"]):
         yield f"<p>{_text(details)}</p>"
     if record["published"]:

@@ -11,14 +11,25 @@ from elmore.analysis.figure1 import figure1_runs, measure_figure1, plot_figure1
 from elmore.analysis.figure2 import figure2_runs, measure_figure2, plot_figure2
 from elmore.analysis.finetuning import finetuning_runs, measure_finetuning
 from elmore.analysis.heldout_text import measure_text
+from elmore.analysis.pairs_file import find_gold, measure_pairs
 from elmore.analysis.pos import POS_FILES, measure_pos
 from elmore.analysis.quick import Sampler, sample_of, sample_semcor
 from elmore.analysis.results import Plot, Result
+from elmore.analysis.robustness import measure_robustness, plot_robustness, robustness_runs
 from elmore.analysis.scws import SCWS_FILES, measure_scws
+from elmore.analysis.self_similarity import measure_self_similarity, plot_self_similarity
 from elmore.analysis.semcor_neighbors import NEIGHBOR_FILES, measure_neighbors
 from elmore.analysis.table1 import measure_table1, plot_table1, table1_runs
 from elmore.analysis.table2 import measure_table2, table2_runs
 from elmore.analysis.table3 import measure_table3, table3_runs
+from elmore.analysis.today import (
+    TODAY_FILES,
+    measure_encoders,
+    measure_today,
+    plot_encoders,
+    plot_today,
+    today_runs,
+)
 from elmore.analysis.training.run import Plan, Results, TrainingRun
 from elmore.analysis.wic import WIC_FILES, measure_wic
 from elmore.analysis.wsd import WSD_FILES, measure_wsd
@@ -61,6 +72,9 @@ class Part:
 
     precision: Precision | None = None
     """Precision of the computation, if it is not that of the embedder."""
+
+    plot: Callable[[Result], list[Plot]] = lambda _result: []
+    """Returns the figures."""
 
     decimals: int = 1
     """Decimals of the scores in the report."""
@@ -111,6 +125,28 @@ def perplexity_part(path: Path, title: str) -> Part:
         precision="fp32",
         decimals=2,
         quick={escape(path.name): sample_of("lines", 12)},
+    )
+
+
+def pairs_part(path: Path) -> Part:
+    """Return an evaluation of the similarity of words in context, on a file of pairs."""
+    gold = find_gold(path)
+    files = (escape(path.name), *([escape(gold.name)] if gold else []))
+
+    def measure(model: Model, folder: Path) -> Result:
+        data, *labels = (find_file(folder, name) for name in files)
+        return measure_pairs(model.embedder, data, *labels)
+
+    return Part(
+        title=f"Similarity of words in context, {path.name}",
+        folder=str(path.parent),
+        files=files,
+        measure=measure,
+        source="any file in the format of WiC or SCWS",
+        about="Cosine of two words in context, by layer; with gold labels (WiC), the area under "
+        "the ROC curve, 0.5 by chance; with ratings (SCWS), Spearman's correlation.",
+        decimals=3,
+        quick={name: sample_of("lines", 200) for name in files},
     )
 
 
@@ -233,12 +269,73 @@ PARTS: dict[str, Part | TrainingPart] = {
         about="Spearman's correlation, times 100, of the cosine with the mean human rating.",
         quick={name: sample_of("lines", 100) for name in SCWS_FILES},
     ),
+    "self-similarity": Part(
+        title="How contextual are the layers?",
+        folder="corpus",
+        files=("valid.txt",),
+        measure=lambda model, folder: measure_self_similarity(
+            model.embedder, find_file(folder, "valid.txt")
+        ),
+        plot=plot_self_similarity,
+        source="any text",
+        about="Mean cosines: of the vectors of a word in different sentences (self-similarity; 1 "
+        "if a layer ignores the context), of the words of a sentence with their mean "
+        "(intra-sentence similarity), and of random words in different sentences (anisotropy), "
+        "which is subtracted in the adjusted columns.",
+        published="Ethayarajh (2019), Figures 1 to 3, on sentences of SemEval STS: in ELMo, "
+        "self-similarity falls and intra-sentence similarity rises from layer to layer.",
+        decimals=3,
+        quick={"valid.txt": sample_of("lines", 60)},
+    ),
+    "robustness": TrainingPart(
+        title="Robustness of NER to typos, case and unseen words",
+        runs=robustness_runs,
+        measure=measure_robustness,
+        plot=plot_robustness,
+        about="Test F1 in percent on CoNLL-2003, mean and standard deviation over seeds, after 5 "
+        "or 10 % of the letters were disturbed: swapped, dropped, inserted or substituted (typos), "
+        "changed to the other case, or part of a word that was replaced by random letters (unseen "
+        "words). Tokens and gold entities stay as they are. The models of Table 1 are used, which "
+        "were trained on clean text.",
+    ),
+    "encoders": Part(
+        title="Where ELMo stands today: speed, memory, size and WSD",
+        folder="tasks",
+        files=TODAY_FILES,
+        measure=lambda model, folder: measure_encoders(model.name, model.embedder, folder),
+        plot=plot_encoders,
+        source="those of Table 5 (wsd), and GloVe of https://nlp.stanford.edu/projects/glove",
+        about="Frozen encoders on a CPU: GloVe, ELMo, and the small transformer all-MiniLM-L6-v2, "
+        "whose vectors of a word are the means over its subwords. WSD is by nearest neighbor, as "
+        "in Table 5, with the layer that is best on SemEval-2007.",
+        quick={"wsd/semcor.data.xml": sample_semcor},
+    ),
+    "encoder-tasks": TrainingPart(
+        title="Where ELMo stands today: NER and sentiment",
+        runs=today_runs,
+        measure=measure_today,
+        plot=plot_today,
+        about="Test scores in percent with the same task models: mean and standard deviation over "
+        "seeds. The encoders are frozen; their layers are mixed with learned weights and enter "
+        "beside the word vectors. Settings are those of ELMo.",
+    ),
 }
 """All evaluations by name."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "intrinsic": ("perplexity", "wsd", "pos", "wic", "scws"),
-    "training": ("table1", "table2", "table3", "figure1", "figure2", "finetuning"),
+    "training": (
+        "table1",
+        "table2",
+        "table3",
+        "figure1",
+        "figure2",
+        "finetuning",
+        "robustness",
+        "encoder-tasks",
+    ),
+    "today": ("encoders", "encoder-tasks"),
+    "pairs": (),  # those of the files that are given
     "table4": ("neighbors",),
     "table5": ("wsd",),
     "table6": ("pos",),
@@ -247,12 +344,17 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def select_parts(
-    only: Sequence[str] = (), texts: Iterable[Path] = ()
+    only: Sequence[str] = (), texts: Iterable[Path] = (), pairs: Iterable[Path] = ()
 ) -> dict[str, Part | TrainingPart]:
-    """Return evaluations by name: all, or `only` these, and the perplexity on each text.
+    """Return evaluations by name: all, or `only` these, and those of other files.
+
+    Args:
+        only: Names of evaluations or groups; by default all.
+        texts: Text files to measure the perplexity on.
+        pairs: Files in the format of WiC or SCWS, see `measure_pairs`.
 
     Raises:
-        InputError: If a name is unknown, or a text does not exist.
+        InputError: If a name is unknown, or a file does not exist.
     """
     names: list[str] = []
     for name in only or PARTS:
@@ -261,11 +363,23 @@ def select_parts(
             raise InputError(f"unknown evaluation {name!r}; expected any of {accepted}")
         names += GROUPS.get(name, (name,))
     parts = {name: PARTS[name] for name in PARTS if name in names}
-    for text in texts:
-        if not text.is_file():
-            raise InputError(f"{text}: no such file; expected a text file")
-        name = f"perplexity-{text.name.partition('.')[0]}"
+    of_files = [
+        *(
+            ("perplexity", path, perplexity_part(path, f"Perplexity on {path.name}"))
+            for path in map(_require_file, texts)
+        ),
+        *(("pairs", path, pairs_part(path)) for path in map(_require_file, pairs)),
+    ]
+    for kind, path, part in of_files:
+        name = f"{kind}-{path.name.partition('.')[0]}"
         if name in parts:
-            raise InputError(f"several texts are called {name}; rename one of them")
-        parts[name] = perplexity_part(text.resolve(), f"Perplexity on {text.name}")
+            raise InputError(f"several files are called {name}; rename one of them")
+        parts[name] = part
     return parts
+
+
+def _require_file(path: Path) -> Path:
+    """Return the absolute path of a file."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    return path.resolve()

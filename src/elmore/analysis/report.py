@@ -1,13 +1,16 @@
 """Results of evaluations to a report in Markdown."""
 
+import re
 import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from elmore.analysis.results import Cell
 
-LISTS = ("findings", "notes")
-"""Lists of sentences in a record."""
+LISTS = {"findings": "Findings", "notes": "Notes"}
+"""Headings of the lists of sentences in a record."""
+
+_COMMIT = re.compile(r"\b([0-9a-f]{10})[0-9a-f]{30}\b")
 
 QUICK = (
     "Quick run: small samples of the data, few epochs, one seed. It shows that everything works; "
@@ -98,13 +101,14 @@ def render_conditions(name: str, record: dict[str, Any]) -> str:
         if conditions[key] is not None
     )
     runs = f", {len(record['runs'])} training runs" if "runs" in record else ""
-    return f"`{name}.json`: {measured}{runs}."
+    shortened = _COMMIT.sub(r"\1", measured)
+    return f"`{name}.json`: {shortened}{runs}."
 
 
 def render_details(details: Mapping[str, Any]) -> str:
     """Return details as one sentence; an empty string if there are none."""
     parts = "; ".join(f"{name}: {_render_value(value)}" for name, value in details.items())
-    return f"{parts}." if parts else ""
+    return f"{parts[0].upper()}{parts[1:]}." if parts else ""
 
 
 def _render_section(name: str, record: dict[str, Any]) -> str:
@@ -117,7 +121,11 @@ def _render_section(name: str, record: dict[str, Any]) -> str:
             f"![{figure['caption']}]({figure['file']})\n\n*{figure['caption']}*"
             for figure in record.get("figures", ())
         ),
-        "\n".join(f"- {line}" for key in LISTS for line in record.get(key, ())),
+        *(
+            "\n".join([f"### {heading}", "", *(f"- {line}" for line in record[key])])
+            for key, heading in LISTS.items()
+            if record.get(key)
+        ),
         render_details(record["details"]),
         f"Published: {record['published']}" if record["published"] else "",
         f"{render_conditions(name, record)} Data (SHA-256):\n"

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from elmore.analysis.html import render_html
 from elmore.analysis.parts import PARTS, Model, Part, TrainingPart
 from elmore.analysis.quick import sampled_folder
 from elmore.analysis.report import render_report
-from elmore.analysis.results import NotAvailableError
+from elmore.analysis.results import NotAvailableError, Plot
 from elmore.analysis.training.run import Plan, TrainingRun
 from elmore.analysis.training.train import Resources, Trained, train_missing
 from elmore.atomic import atomic_file, lock
@@ -145,6 +146,7 @@ def _run(
         "details": result.details,
         "findings": [] if quick else list(result.findings),
         "notes": list(result.notes),
+        "figures": _write_figures(name, lambda: part.plot(result), output, show),
         "about": part.about,
         "published": part.published,
         "decimals": part.decimals,
@@ -188,21 +190,14 @@ def _train(
             continue
         result = part.measure(plan, results)
         notes = [*result.notes, vectors, *missing]
-        figures = []
-        try:
-            for plot in part.plot(plan, results):
-                with atomic_file(output / f"{plot.name}.svg") as temporary:
-                    temporary.write_text(plot.svg, encoding="utf-8")
-                figures.append({"file": f"{plot.name}.svg", "caption": plot.caption})
-        except MissingExtraError as error:
-            show(f"{name}: no figures: {error}")
+        draw = partial(part.plot, plan, results)
         record = {
             "title": part.title,
             "scores": result.scores,
             "details": result.details,
             "findings": [] if plan.quick else list(result.findings),
             "notes": notes,
-            "figures": figures,
+            "figures": _write_figures(name, draw, output, show),
             "about": part.about,
             "published": part.published,
             "decimals": part.decimals,
@@ -211,6 +206,21 @@ def _train(
         }
         write_json(output / f"{name}.json", record)
         outcomes.records[name] = record
+
+
+def _write_figures(
+    name: str, draw: Callable[[], list[Plot]], output: Path, show: Callable[[str], None]
+) -> list[dict[str, str]]:
+    """Write the figures of an evaluation; return their files and captions."""
+    try:
+        plots = draw()
+    except MissingExtraError as error:
+        show(f"{name}: no figures: {error}")
+        return []
+    for plot in plots:
+        with atomic_file(output / f"{plot.name}.svg") as temporary:
+            temporary.write_text(plot.svg, encoding="utf-8")
+    return [{"file": f"{plot.name}.svg", "caption": plot.caption} for plot in plots]
 
 
 def _describe_missing(runs: list[TrainingRun], trained: Trained) -> list[str]:
@@ -270,7 +280,10 @@ def _conditions_of(records: list[dict[str, Any]], model: Model, *, quick: bool) 
 
 def _write_report(output: Path, outcomes: Outcomes, weights_hash: str, *, quick: bool) -> None:
     """Write a report of these and of earlier evaluations of the same weights."""
-    names = (*PARTS, *(file.stem for file in sorted(output.glob("perplexity-*.json"))))
+    of_files = sorted(
+        file.stem for kind in ("perplexity", "pairs") for file in output.glob(f"{kind}-*.json")
+    )
+    names = (*PARTS, *of_files)
     earlier = {
         name: _read_record(output / f"{name}.json")
         for name in names

@@ -24,7 +24,7 @@ from elmore.text.lines import read_lines
 SCWS_FILES = ("ratings.txt",)
 """Files in the folder of the dataset."""
 
-_COLUMNS = 18
+_MIN_COLUMNS = 8  # without the ratings of single persons, which are not used
 
 
 class RatedPair(NamedTuple):
@@ -55,10 +55,11 @@ def spearman(x: Float[np.ndarray, " N"], y: Float[np.ndarray, " N"]) -> float:
     """
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return 0.0
-    return float(np.corrcoef(_ranks(x), _ranks(y))[0, 1])
+    return float(np.corrcoef(ranks(x), ranks(y))[0, 1])
 
 
-def _ranks(values: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
+def ranks(values: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
+    """Return the ranks of values, from 1; equal values share the mean of their ranks."""
     _, index, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (counts.cumsum() - (counts - 1) / 2)[index]
 
@@ -80,9 +81,10 @@ def read_scws(path: Path) -> list[RatedPair]:
 
 def _read_pair(line: str, where: str) -> RatedPair:
     fields = line.split("\t")
-    if len(fields) != _COLUMNS:
+    if len(fields) < _MIN_COLUMNS:
         raise InputError(
-            f"{where}: {len(fields)} columns; expected {_COLUMNS}, separated by tabs (SCWS)"
+            f"{where}: {len(fields)} columns; expected at least {_MIN_COLUMNS}, separated by tabs "
+            "(SCWS)"
         )
     try:
         rating = float(fields[7])

@@ -7,12 +7,7 @@ from collections.abc import Mapping
 from elmore.analysis.results import Cell, Plot, Result, finding
 from elmore.analysis.svg import BASELINE, ELMO, PAPER, mean_and_spread, new_figure, to_plot
 from elmore.analysis.training.datasets import DATASETS
-from elmore.analysis.training.run import (
-    Plan,
-    Results,
-    TrainingRun,
-    finished,
-)
+from elmore.analysis.training.run import Plan, Results, TrainingRun, finished, scores_on_test
 
 _COLUMNS = 3
 
@@ -38,8 +33,8 @@ def measure_table1(plan: Plan, results: Results) -> Result:
     rows: dict[str, dict[str, Cell]] = {}
     findings, notes = [], []
     for name, dataset in DATASETS.items():
-        baseline = _test_scores(results, plan.table1_runs(name, None))
-        elmo = {b: _test_scores(results, plan.table1_runs(name, b)) for b in plan.bilms}
+        baseline = scores_on_test(results, plan.table1_runs(name, None))
+        elmo = {b: scores_on_test(results, plan.table1_runs(name, b)) for b in plan.bilms}
         seeds = [len(baseline), *map(len, elmo.values())]
         if not any(seeds):
             continue
@@ -79,12 +74,6 @@ def plot_table1(plan: Plan, results: Results) -> list[Plot]:
     return [plot for plot in plots if plot]
 
 
-def _test_scores(results: Results, runs: list[TrainingRun]) -> dict[int, float]:
-    """Return the test scores of finished runs by seed."""
-    tests = {run.seed: results[run.name].test for run in runs if run.name in results}
-    return {seed: score for seed, score in tests.items() if score is not None}
-
-
 def _reductions(baseline: Mapping[int, float], elmo: Mapping[int, float]) -> list[float]:
     """Return the error reduction of each seed that both have."""
     return [error_reduction(score, elmo[seed]) for seed, score in baseline.items() if seed in elmo]
@@ -93,9 +82,9 @@ def _reductions(baseline: Mapping[int, float], elmo: Mapping[int, float]) -> lis
 def _plot_reductions(plan: Plan, results: Results) -> Plot | None:
     shown = {}
     for name in DATASETS:
-        baseline = _test_scores(results, plan.table1_runs(name, None))
+        baseline = scores_on_test(results, plan.table1_runs(name, None))
         for bilm in plan.bilms:
-            elmo = _test_scores(results, plan.table1_runs(name, bilm))
+            elmo = scores_on_test(results, plan.table1_runs(name, bilm))
             if reductions := _reductions(baseline, elmo):
                 shown[name, bilm] = reductions
     names = [name for name in DATASETS if any(key[0] == name for key in shown)]

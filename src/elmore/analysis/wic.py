@@ -99,6 +99,12 @@ def read_wic(data: Path, gold: Path) -> WicSet:
     return WicSet(pairs, np.array(same))
 
 
+def read_wic_pairs(data: Path) -> list[WordPair]:
+    """Read the pairs of a file without gold labels."""
+    lines = enumerate(read_lines(data), start=1)
+    return [_read_pair(line, f"{data}, line {number}") for number, line in lines]
+
+
 def _read_pair(line: str, where: str) -> WordPair:
     fields = line.split("\t")
     indices = _INDICES.fullmatch(fields[2]) if len(fields) == _COLUMNS else None

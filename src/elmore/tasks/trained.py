@@ -23,17 +23,19 @@ from elmore.atomic import atomic_file
 from elmore.checkpoint.directory import save_tensors
 from elmore.checkpoint.hash import hash_json, hash_weights
 from elmore.checkpoint.pretrained import find_model
-from elmore.embedder import Embedder, Precision, find_device
+from elmore.embedder import Precision, find_device
 from elmore.embedder import load as load_embedder
 from elmore.errors import InputError
 from elmore.schema import from_mapping, read_json
 from elmore.tasks import get_task
 from elmore.tasks.config import ElmoConfig, TaskConfig
 from elmore.tasks.domain import FOLDER
+from elmore.tasks.encoder import Encoder
 from elmore.tasks.fit import predict
 from elmore.tasks.labels import check_labels
 from elmore.tasks.layers import LayerCache
 from elmore.tasks.task import Labels, Task, TaskModel
+from elmore.tasks.transformer import TransformerEncoder, is_transformer
 from elmore.tasks.vectors import WordVectors
 from elmore.tasks.words import WordEncoder, WordIndex, Words
 from elmore.text.tokenize import (
@@ -437,7 +439,7 @@ def assemble(
     index: WordIndex,
     vectors: WordVectors,
     labels: Labels,
-    embedder: Embedder | None,
+    embedder: Encoder | None,
     device: torch.device,
 ) -> TrainedTask:
     """Build a task's model with random weights, and the encoder of its input."""
@@ -464,12 +466,18 @@ def load_bilm(
     device: str,
     model: Path | str | None = None,
     precision: Precision | None = None,
-) -> Embedder | None:
-    """Load `model`, or the biLM that the settings name; return None for a baseline."""
+) -> Encoder | None:
+    """Load `model`, or the biLM that the settings name; return None for a baseline.
+
+    The folder of a transformer is accepted, too.
+    """
     if config.place == "none":
         return None
-    precision = precision or config.precision
-    return load_embedder(model or config.model, device=device, precision=precision)
+    source, precision = model or config.model, precision or config.precision
+    path = find_model(source)
+    if is_transformer(path):
+        return TransformerEncoder(path, device=device, precision=precision)
+    return load_embedder(source, device=device, precision=precision)
 
 
 def require_examples(examples: list[Any], files: Iterable[Path | str]) -> list[Any]:

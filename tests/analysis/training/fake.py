@@ -38,6 +38,7 @@ def fake_command(
     scores = {"dev": {"f1": score, "accuracy": score}}
     if run.test:
         scores["test"] = {"f1": score - 0.1, "accuracy": score - 0.1}
+        scores |= {path.name: scores["test"] for path in files.disturbed}
     if run.dataset == "wnut17":
         return [sys.executable, "-S", "-E", "-c", "raise SystemExit('no memory')"]
     metrics = {

@@ -81,11 +81,16 @@ def test_table1_has_three_or_five_seeds_and_a_column_per_model() -> None:
     assert len(names(Plan(bilms=TINY.bilms, seeds=2), "table1")) == 2 * 2 * len(DATASETS)
 
 
-def test_test_sets_are_scored_by_runs_of_table1_only() -> None:
-    plan = Plan(bilms=TINY.bilms, finetuned=frozenset({"conll2003"}))
+def test_test_sets_are_scored_by_runs_of_table1_and_of_transformers_only() -> None:
+    transformers = {"bert": Bilm("bert", "hash")}
+    finetuned = frozenset({"conll2003"})
+    plan = Plan(bilms=TINY.bilms, finetuned=finetuned, transformers=transformers)
     for name, part in PARTS.items():
         if isinstance(part, TrainingPart):
-            assert all(run.test == (name == "table1") for run in part.runs(plan))
+            scored = {run.name for run in part.runs(plan) if run.test}
+            others = scored - set(names(plan, "table1"))
+            assert all("-bert-" in run for run in others)
+            assert (scored == set()) == (name not in ("table1", "robustness", "encoder-tasks"))
     assert "conll2003-tiny-finetune_True-0" in names(plan, "table1")
     assert "conll2003-tiny-0" not in names(plan, "table1")
     assert "sst5-tiny-0" in names(plan, "table1")

@@ -32,6 +32,8 @@ class Files(NamedTuple):
     train: tuple[Path, ...]
     dev: Path
     test: Path
+    disturbed: tuple[Path, ...] = ()
+    """Disturbed copies of the test file, to score as well."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -51,12 +51,13 @@ class Records:
         path = self._path(run)
         try:
             record = read_json(path, "a training run")
-            conditions, had_test = record["conditions"], record["run"]["test"]
+            conditions, before = record["conditions"], record["run"]
+            has_scores = run.test <= before["test"] and run.disturbed <= before["disturbed"]
         except (InputError, KeyError, TypeError):  # damaged ones are replaced
             return None
         now = self._conditions(run)
         changed = any(conditions.get(name) != now[name] for name in _IDENTITY)
-        return None if changed or run.test > had_test else record
+        return None if changed or not has_scores else record
 
     def write(self, run: TrainingRun, folder: Path, seconds: float) -> dict[str, Any]:
         """Write and return the record of a run that has finished in this folder."""
@@ -108,7 +109,7 @@ class Records:
         config["words"]["vectors"], config["elmo"]["model"] = self._vectors_name, run.bilm
         return {
             "config": json.loads(json.dumps(config)),  # tuples become lists, as in the file
-            "weights_hash": self._plan.bilms[run.bilm].weights_hash if run.bilm else None,
+            "weights_hash": self._plan.encoder(run.bilm).weights_hash if run.bilm else None,
             "elmore": elmore.__version__,
             "commit": source_commit(),
             "data": self._checksums(run.dataset),

@@ -3,7 +3,9 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from elmore.analysis.training.datasets import DATASETS
@@ -13,6 +15,7 @@ from elmore.errors import InputError
 from elmore.tasks import get_task
 from elmore.tasks.config import TaskConfig
 from elmore.tasks.train import read_task_config
+from elmore.tasks.transformer import hash_transformer
 
 _QUICK = ("training.epochs=2",)
 
@@ -26,7 +29,7 @@ class TrainingRun:
 
     seed: int
     bilm: str | None = None
-    """Name of the biLM in the plan; None for the baseline."""
+    """Name of the biLM or transformer in the plan; None for the baseline."""
 
     settings: tuple[tuple[str, Any], ...] = ()
     """Settings that differ from the defaults for this dataset, by name."""
@@ -36,6 +39,9 @@ class TrainingRun:
 
     test: bool = False
     """Whether the test set is scored, once, after training."""
+
+    disturbed: bool = False
+    """Whether disturbed copies of the test set are scored, too."""
 
     @property
     def name(self) -> str:
@@ -47,7 +53,7 @@ class TrainingRun:
 
 
 class Bilm(NamedTuple):
-    """A biLM for training runs."""
+    """A biLM, or another frozen encoder, for training runs."""
 
     source: str
     """Its name or path, for `elmore train`."""
@@ -61,6 +67,9 @@ class Plan:
 
     bilms: Mapping[str, Bilm]
     """The biLMs by name. Table 1 has a column for each; the others use the first."""
+
+    transformers: Mapping[str, Bilm] = field(default_factory=dict)
+    """Frozen transformers by name, to compare ELMo with in a table of its own."""
 
     finetuned: frozenset[str] = frozenset()
     """Datasets for which Table 1 fine-tunes the biLM on the training text first."""
@@ -87,6 +96,10 @@ class Plan:
     def bilm(self) -> str:
         """Name of the first biLM."""
         return next(iter(self.bilms))
+
+    def encoder(self, name: str) -> Bilm:
+        """Return the biLM or the transformer with this name."""
+        return {**self.transformers, **self.bilms}[name]
 
     def seeds_of(self, dataset: str) -> range:
         """Return the seeds for a dataset."""
@@ -153,6 +166,7 @@ def plan_training(
     embedder: Embedder,
     *,
     compare: Sequence[str] = (),
+    transformers: Mapping[str, Path] | None = None,
     finetuned: Sequence[str] = (),
     settings: Sequence[str] = (),
     seeds: int | None = None,
@@ -164,6 +178,7 @@ def plan_training(
         source: Name or path of the biLM.
         embedder: The same biLM; training runs use its precision.
         compare: Names or paths of more biLMs.
+        transformers: Folders of frozen transformers by name.
         finetuned: See `Plan`.
         settings: See `Plan`.
         seeds: See `Plan`.
@@ -181,6 +196,10 @@ def plan_training(
     precision = () if embedder.precision == "fp32" else (f"elmo.precision={embedder.precision}",)
     return Plan(
         bilms=bilms,
+        transformers={
+            name: Bilm(str(path), hash_transformer(path))
+            for name, path in (transformers or {}).items()
+        },
         finetuned=frozenset(finetuned),
         settings=(*precision, *settings),
         seeds=seeds,
@@ -215,6 +234,9 @@ class RunResult(NamedTuple):
     perplexity: tuple[float, float] | None
     """Perplexity of the task's text before and after fine-tuning the biLM on it."""
 
+    disturbed: Mapping[str, float] = MappingProxyType({})
+    """Scores on disturbed copies of the test set, by the name of the copy."""
+
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "RunResult":
         """Return the result in the JSON file of a run."""
@@ -228,6 +250,11 @@ class RunResult(NamedTuple):
             curve=[100 * value for value in record["dev_scores"]],
             layer_weights={place: mix["weights"] for place, mix in metrics["elmo"].items()},
             perplexity=(perplexity["before"], perplexity["after"]) if perplexity else None,
+            disturbed={
+                Path(name).stem: score
+                for name, score in scores.items()
+                if name not in ("dev", "test")
+            },
         )
 
 
@@ -243,3 +270,9 @@ def finished(results: Results, runs: Sequence[TrainingRun]) -> list[RunResult]:
 def dev_scores(results: Results, runs: Sequence[TrainingRun]) -> list[float]:
     """Return the dev scores of those runs that have finished."""
     return [result.dev for result in finished(results, runs)]
+
+
+def scores_on_test(results: Results, runs: Sequence[TrainingRun]) -> dict[int, float]:
+    """Return the test scores of those runs that have finished, by seed."""
+    tests = {run.seed: results[run.name].test for run in runs if run.name in results}
+    return {seed: score for seed, score in tests.items() if score is not None}

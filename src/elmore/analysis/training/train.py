@@ -20,6 +20,7 @@ import torch
 
 from elmore.analysis.training.datasets import DATASETS, Files
 from elmore.analysis.training.mps import multi_process_service
+from elmore.analysis.training.noise import NOISES, write_disturbed
 from elmore.analysis.training.records import RUNS, Records
 from elmore.analysis.training.run import Plan, RunResult, TrainingRun
 from elmore.analysis.training.schedule import Job, Show, run_jobs
@@ -92,8 +93,10 @@ def train_missing(
     """
     wanted: dict[str, TrainingRun] = {}
     for run in runs:
-        test = run.test or (run.name in wanted and wanted[run.name].test)
-        wanted[run.name] = replace(run, test=test)
+        same = wanted.get(run.name, run)
+        wanted[run.name] = replace(
+            run, test=run.test or same.test, disturbed=run.disturbed or same.disturbed
+        )
     files, problems = _find_files({run.dataset for run in wanted.values()}, data, show)
     records = Records(output / RUNS, plan, files, data, resources.vectors)
     trained = Trained({}, problems)
@@ -185,8 +188,8 @@ def train_command(
     arguments: list[object] = [sys.executable, "-m", "elmore", "train", DATASETS[run.dataset].task]
     arguments += ["-o", folder, "--dev", files.dev]
     arguments += [word for path in files.train for word in ("--train", path)]
-    arguments += ["--test", files.test] if run.test else []
-    arguments += ["--init-bilm", plan.bilms[run.bilm].source] if run.bilm else ["--no-elmo"]
+    arguments += ["--test", files.test, *files.disturbed] if run.test else []
+    arguments += ["--init-bilm", plan.encoder(run.bilm).source] if run.bilm else ["--no-elmo"]
     arguments += ["--vectors", resources.vectors] if resources.vectors else []
     arguments += [f"--set={change}" for change in plan.changes(run)]
     arguments += ["--seed", run.seed, "--device", resources.device]
@@ -235,7 +238,18 @@ class _Preparation:
                 seed=run.seed,
                 quick=self._quick,
             )
-        return self._prepared[key]
+        files = self._prepared[key]
+        return (
+            files._replace(disturbed=self._disturbed(key, files.test)) if run.disturbed else files
+        )
+
+    def _disturbed(self, key: str, test: Path) -> tuple[Path, ...]:
+        """Return disturbed copies of a test file."""
+        copies = {self._folder / key / f"{noise.name}.conll": noise for noise in NOISES}
+        for path, (kind, percent) in copies.items():
+            if not path.exists():
+                write_disturbed(test, path, kind, percent / 100)
+        return tuple(copies)
 
 
 def _expected_minutes(run: TrainingRun, records: Records, plan: Plan) -> float:

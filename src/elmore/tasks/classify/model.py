@@ -43,9 +43,9 @@ class BCN(TaskModel[ClassifyBatch, ClassProbabilities]):
          ELMo]                          ELMo at the output
     classifier([max z; mean z; min z; self-attentive z])
 
-    McCann et al. encode two sequences and integrate each with its own biLSTM; for a single
-    sentence, both sequences are the same. This network encodes the sentence once and has one
-    integrator.
+    Deviation: McCann et al. encode two sequences, which are the same for a single sentence, and
+    integrate each with a biLSTM of its own. This network encodes the sentence once and has one
+    integrator, so it is a smaller model and a different function.
     """
 
     def __init__(self, config: BCNConfig, words: Words, classes: list[str]) -> None:
