@@ -1,11 +1,11 @@
-# `make demo`, `make test` and `make check` install elmore and its dependencies first, into .venv.
+# All targets install elmore and its dependencies first, into .venv.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test check lint bench clean
+.PHONY: demo test check lint docs tutorials test-wheel test-oldest bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -20,6 +20,20 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+docs: $(INSTALLED)  # the documentation site, in build/site
+	$(BIN)/python -m scripts.site
+
+tutorials: $(INSTALLED)  # run the notebooks, and store their outputs
+	$(BIN)/python scripts/notebooks.py
+
+test-wheel: $(INSTALLED)  # build wheel and sdist in dist/, and try the wheel
+	$(BIN)/python scripts/test_wheel.py
+
+test-oldest:  # the tests with the oldest supported versions, in .venv-oldest
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable ".[oldest]"
+	.venv-oldest/bin/python -m pytest $(OLDEST_TESTS)
+
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/embed.py
 	$(BIN)/python benchmarks/cost.py -o demo-output/cost.png
@@ -30,4 +44,4 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo-output
+	rm -rf $(VENV) .venv-oldest build dist demo-output
