@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# Tests that need no optional package
+CORE_TESTS := tests/text tests/bilm tests/inference tests/checkpoint tests/vectors tests/pretrain tests/test_embedder.py tests/test_mix.py
 
 .PHONY: demo test check lint docs tutorials test-wheel test-oldest bench clean
 
@@ -31,8 +33,8 @@ test-wheel: $(INSTALLED)  # build wheel and sdist in dist/, and try the wheel
 
 test-oldest:  # the tests with the oldest supported versions, in .venv-oldest
 	$(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable ".[oldest]"
-	.venv-oldest/bin/python -m pytest $(OLDEST_TESTS)
+	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable . pytest hypothesis beartype
+	.venv-oldest/bin/python -m pytest -o addopts=--strict-markers $(CORE_TESTS)
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/embed.py
