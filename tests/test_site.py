@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -53,16 +52,6 @@ def test_every_public_name_of_the_tasks_is_in_the_api_reference() -> None:
 @pytest.mark.parametrize("module", OPTIONAL)
 def test_every_optional_module_is_in_the_api_reference(module: str) -> None:
     assert any(name == module or name.startswith(f"{module}.") for name in DIRECTIVES)
-
-
-@pytest.mark.parametrize("path", DIRECTIVES)
-def test_names_in_the_api_reference_exist_and_are_documented(path: str) -> None:
-    module, _, name = path.rpartition(".")
-    try:
-        described = getattr(import_module(module), name)
-    except AttributeError:
-        described = import_module(path)
-    assert described.__doc__
 
 
 def test_formulas_become_mathml() -> None:
