@@ -1,12 +1,14 @@
-# `make demo`, `make test`, `make test-ray` and `make check` install elmore and its dependencies first, into .venv.
+# All targets install elmore and its dependencies first, into .venv.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_RAY := $(VENV)/.installed-ray
+# Tests that need no optional package
+CORE_TESTS := tests/text --ignore tests/text/test_tokenize.py tests/bilm tests/inference tests/checkpoint tests/vectors tests/pretrain tests/test_embedder.py tests/test_mix.py
 
-.PHONY: demo test test-ray check lint bench clean
+.PHONY: demo test test-ray check lint docs tutorials test-wheel test-oldest bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -24,6 +26,20 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+docs: $(INSTALLED)  # the documentation site, in build/site
+	$(BIN)/python -m scripts.site
+
+tutorials: $(INSTALLED)  # run the notebooks, and store their outputs
+	$(BIN)/python scripts/notebooks.py
+
+test-wheel: $(INSTALLED)  # build wheel and sdist in dist/, and try the wheel
+	$(BIN)/python scripts/test_wheel.py
+
+test-oldest:  # the tests with the oldest supported versions, in .venv-oldest
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable . pytest hypothesis beartype
+	.venv-oldest/bin/python -m pytest -o addopts=--strict-markers $(CORE_TESTS)
+
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/embed.py
 	$(BIN)/python benchmarks/cost.py -o demo-output/cost.png
@@ -38,4 +54,4 @@ $(INSTALLED_RAY): $(INSTALLED)
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo-output
+	rm -rf $(VENV) .venv-oldest build dist demo-output

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -42,6 +43,15 @@ def test_requirement_is_pinned_to_a_version_it_allows(
     requirement: Requirement, pins: dict[str, str]
 ) -> None:
     assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)])
+
+
+@pytest.mark.parametrize("text", PROJECT["project"]["dependencies"])
+def test_oldest_supported_version_is_the_one_that_is_tested(text: str) -> None:
+    lines = (ROOT / "constraints-oldest.txt").read_text(encoding="utf-8").splitlines()
+    tested = dict(line.split("==") for line in lines if not line.startswith("#"))
+    requirement = Requirement(text)
+    [minimum] = [s.version for s in requirement.specifier if s.operator == ">="]
+    assert Version(tested[requirement.name]) == Version(minimum)
 
 
 def test_dependencies_of_dev_requirements_are_pinned(pins: dict[str, str]) -> None:

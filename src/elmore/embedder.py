@@ -78,6 +78,9 @@ def load(
             `moses` if it is not known.
         language: ISO 639-1 code, for the rules of the tokenizer; by default that of the model's
             training text, or `en` if it is not known.
+
+    Raises:
+        InputError: If there is no such model, its files are damaged, or an argument is invalid.
     """
     if revision is not None:
         if model is None or not parse_id(model):

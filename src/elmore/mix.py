@@ -158,15 +158,22 @@ class Elmo(BiLMRunner):
     The biLM runs once however many mixes there are: one for the input of the task RNN and,
     where it helps, another for its output (section 3.3).
 
+    A frozen biLM is copied and runs in the same fast engine as `Embedder`, without gradients and
+    without dropout. Only the mixes, and the projections if there are any, have gradients.
+
     Args:
-        bilm: See `BiLMRunner`.
+        bilm: The language model, such as `embedder.bilm`. Trained in place if not frozen.
         num_mixes: Representations to return.
-        weights: See `ScalarMix`.
-        layer_norm: See `ScalarMix`.
-        dropout: On each representation.
+        weights: `learned`, `average`, `top`, or fixed weights; see `ScalarMix`.
+        layer_norm: Normalize the layers before they are mixed; see `ScalarMix`.
+        dropout: Dropout rate of each representation, in training mode.
         frozen: Do not train the biLM.
         keep_boundaries: Return the vectors of `<S>` and `</S>` as well.
         projection_dim: Map each representation to this width, linearly.
+
+    Attributes:
+        dim: Width of a representation.
+        mixes: The `ScalarMix` of each representation.
     """
 
     def __init__(
@@ -198,7 +205,11 @@ class Elmo(BiLMRunner):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, batch: TokenBatch) -> list[Float[Tensor, "B W P"]]:
-        """Return one tensor per mix; padding is zero."""
+        """Return one tensor per mix; padding is zero.
+
+        Args:
+            batch: The result of `Embedder.encode` or `encode_sentences`.
+        """
         if not isinstance(batch, TokenBatch):
             raise TypeError(
                 f"expected a batch of ids, got {type(batch).__name__}. Encode sentences first: "

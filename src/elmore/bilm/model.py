@@ -32,6 +32,10 @@ class BiLM(nn.Module):
     """A forward and a backward LSTM language model that share one token encoder.
 
     The directions do not interact: layer j of each reads only layer j - 1 of the same direction.
+    The weights of a new biLM are random; `elmore.load` reads trained ones.
+
+    Args:
+        config: The sizes.
     """
 
     def __init__(self, config: BiLMConfig) -> None:

@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
 
 
 class TrainedTask(NamedTuple):
-    """A task with its model."""
+    """A task with its model, as `load` returns it. Call it with a text, or with a list of texts."""
 
     task: Task[Any, Any, Any]
     config: TaskConfig
