@@ -13,7 +13,7 @@ ORDER = [
     "errors", "threads", "prefetch", "progress", "atomic", "schema", "transfer", "text", "bilm",
     "inference",
     "mix", "checkpoint", "embedder", "vectors", "training", "pretrain", "tasks", "analysis",
-    "integrations", "compat", "cli",
+    "integrations", "compat", "server", "cli",
 ]  # fmt: skip
 SOURCE = Path(__file__).parents[1] / "src" / "elmore"
 FILES = sorted(SOURCE.rglob("*.py"))
