@@ -37,6 +37,8 @@ class InProcess:
     def __init__(self, setup: Setup) -> None:
         self.backend = Backend(setup)
         self.batches: list[Batch] = []
+        for model in self.backend.models.values():
+            model.wait_for_corpus()
 
     def start(self) -> dict:
         return self.backend.describe()

@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
@@ -340,3 +341,12 @@ def test_requests_have_examples_that_work(client: TestClient) -> None:
 def test_limits_must_be_positive(name: str) -> None:
     with pytest.raises(elmore.InputError, match=f"{name} must be positive, got 0"):
         Limits(**{name: 0})
+
+
+def test_neighbors_are_refused_while_the_corpus_is_embedded(
+    client: TestClient, worker: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker.backend.models["tiny"], "_corpus", Future())
+    response = client.post("/v1/neighbors", json={"word": {"text": "a [play]"}})
+    assert (response.status_code, response.headers["Retry-After"]) == (429, "2")
+    assert client.post("/v1/embed", json={"texts": ["a play"]}).status_code == 200

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import schemathesis
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from schemathesis import GenerationMode, Response
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (

@@ -51,6 +51,10 @@ ModelRequest = (
 )
 
 
+class _CorpusNotReadyError(Exception):
+    """The corpus has not been embedded yet. The worker does not wait: others are in the queue."""
+
+
 class Backend:
     """Loaded models and tasks."""
 
@@ -138,10 +142,15 @@ class LoadedModel:
         if path is not None:
             lines = list(read_lines(Path(path)))
             self._corpus_sentences = len(lines)
-            # In the background: other requests need not wait for it.
+            # In the background, as other requests need not wait for it.
             pool = ThreadPoolExecutor(1)
             self._corpus = pool.submit(Corpus, self.embedder, lines)
             pool.shutdown(wait=False)
+
+    def wait_for_corpus(self) -> None:
+        """Return when neighbors can be searched."""
+        if self._corpus is not None:
+            self._corpus.result()
 
     def describe(self) -> dict[str, Any]:
         """Return the facts of `schemas.ModelInfo`."""
@@ -221,6 +230,9 @@ class LoadedModel:
                     return as_json(self._inside(request, arrays[0]))
         except InputError as error:
             return _refuse(error)
+        except _CorpusNotReadyError:
+            answer = as_json({"detail": "the corpus is being embedded; try again in 2 s"}, 429)
+            return answer._replace(headers=(("Retry-After", "2"),))
 
     def _find(self, word: schemas.Word) -> Occurrence:
         if word.text is not None:
@@ -266,6 +278,8 @@ class LoadedModel:
                 f"there is no corpus for the model {self.name}; the server needs to be started "
                 f"with one, --corpus {self.name}=FILE"
             )
+        if not self._corpus.done():
+            raise _CorpusNotReadyError
         return self._corpus.result()
 
     def _neighbors(
