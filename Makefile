@@ -5,13 +5,18 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test check lint bench clean
+.PHONY: demo test test-browser check lint bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2
+
+# The page of `elmore serve` in Chromium, which has to be installed: apt-get install chromium
+test-browser: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[browser]"
+	$(BIN)/python -m pytest -m browser tests/browser
 
 check: lint test
 

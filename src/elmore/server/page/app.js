@@ -87,6 +87,7 @@ function open(id, given) {
     const selected = tab.id === `tab-${panel.id}`;
     tab.setAttribute("aria-selected", String(selected));
     tab.tabIndex = selected ? 0 : -1;
+    if (selected) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
   });
   const save = (more, { replace = false } = {}) => {
     if (opened !== panel) return;

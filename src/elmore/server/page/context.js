@@ -99,7 +99,7 @@ function heatMap({ first, second, matrix }, layer) {
           second.tokens.map((_, j) => {
             const value = matrix[layer][i][j];
             const picked = i === first.position && j === second.position;
-            return el("td", { "--heat-value": `${100 * Math.max(0, value)}%`, class: pressed(picked) }, value.toFixed(2));
+            return el("td", { "--heat-value": `${100 * Math.max(0, value)}%`, class: pressed(picked) }, value.toFixed(2).replace("-0.00", "0.00"));
           }),
         ),
       ),

@@ -182,7 +182,6 @@ function classBars({ label, labels = [label], probabilities }) {
 function marked(text, spans) {
   if (!spans.length) return el("p", { class: "note" }, t("nothing"));
   const points = Array.from(text);
-  const names = [...new Set(spans.map((span) => span.label))];
   const sorted = [...spans].sort((a, b) => a.start_char - b.start_char || b.end_char - a.end_char);
   function build(start, end, inner) {
     const parts = [];
@@ -200,7 +199,7 @@ function marked(text, spans) {
       parts.push(
         el(
           "span",
-          { class: `span color-${(span.color ?? names.indexOf(span.label)) % 6}`, title: span.probability?.toFixed(3) },
+          { class: `span color-${(span.color ?? colorOf(span.label)) % 6}`, title: span.probability?.toFixed(3) },
           ...build(span.start_char, span.end_char, nested),
           el("small", {}, span.label),
         ),
@@ -210,6 +209,12 @@ function marked(text, spans) {
     return [...parts, points.slice(at, end).join("")];
   }
   return el("p", { class: "marked" }, ...build(0, points.length, sorted));
+}
+
+/** A color for a label, the same in all results. */
+function colorOf(label) {
+  const common = ["PER", "LOC", "ORG", "MISC"].indexOf(label);
+  return common >= 0 ? common : Array.from(label).reduce((sum, c) => sum + c.codePointAt(0), 0);
 }
 
 /** The roles of a verb as labeled brackets below the words. */
