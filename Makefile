@@ -8,7 +8,7 @@ INSTALLED_RAY := $(VENV)/.installed-ray
 # Tests that need no optional package
 CORE_TESTS := tests/text --ignore tests/text/test_tokenize.py tests/bilm tests/inference tests/checkpoint tests/vectors tests/pretrain tests/test_embedder.py tests/test_mix.py
 
-.PHONY: demo test test-ray check lint docs tutorials test-wheel test-oldest bench clean
+.PHONY: demo test test-ray test-browser check lint docs tutorials test-wheel test-oldest bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -19,7 +19,12 @@ test: $(INSTALLED)
 test-ray: $(INSTALLED_RAY)
 	$(BIN)/python -m pytest -m ray -p no:logging tests/integrations/test_ray.py tests/test_docs.py
 
-check: lint test test-ray
+# The page of `elmore serve` in Chromium, which has to be installed: apt-get install chromium
+test-browser: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[browser]"
+	$(BIN)/python -m pytest -m browser tests/browser
+
+check: lint test test-ray test-browser
 
 lint: $(INSTALLED)
 	$(BIN)/ruff format --check .

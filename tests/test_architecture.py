@@ -15,14 +15,14 @@ ORDER = [
     "errors", "threads", "prefetch", "progress", "atomic", "schema", "transfer", "text", "bilm",
     "inference",
     "mix", "checkpoint", "embedder", "vectors", "training", "pretrain", "tasks", "analysis",
-    "integrations", "compat", "cli",
+    "integrations", "compat", "server", "cli",
 ]  # fmt: skip
 SOURCE = Path(__file__).parents[1] / "src" / "elmore"
 FILES = sorted(SOURCE.rglob("*.py"))
 # What the extras install. Only the functions that need them may import these modules.
 OPTIONAL = {
-    "faiss", "matplotlib", "onnx", "onnxruntime", "ray", "sentence_transformers", "sklearn", "spacy",
-    "tensorboard", "transformers",
+    "faiss", "fastapi", "matplotlib", "onnx", "onnxruntime", "orjson", "prometheus_client", "ray",
+    "sentence_transformers", "sklearn", "spacy", "tensorboard", "transformers", "uvicorn",
 }  # fmt: skip
 MODULES = {"faiss_cpu": "faiss", "scikit_learn": "sklearn"}
 """Packages whose module has another name."""

@@ -24,7 +24,8 @@ DEV = [
 EXTRAS = PROJECT["project"]["optional-dependencies"]
 NOT_IN_ALL = {
     "all",
-    "dev",  # to work on elmore, not with it
+    "browser",  # to work on elmore, not with it
+    "dev",
 }
 RAY = [Requirement(text) for text in PROJECT["project"]["optional-dependencies"]["ray"]]
 # Dependencies of the CUDA build of PyTorch; CI uses its CPU build.

@@ -781,8 +781,8 @@ def test_arguments_of_the_wrong_type_are_named(conll: Path, tmp_path: Path, mode
         with pytest.raises(error, match=message):
             train_task(**{**arguments, name: wrong})
     embedder = elmore.load(model)
-    with pytest.raises(TypeError, match="bilm: expected the path of a biLM, got Embedder"):
-        load_task(tmp_path / "run", bilm=embedder)
+    with pytest.raises(TypeError, match="bilm: expected the path of a biLM, got BiLM"):
+        load_task(tmp_path / "run", bilm=embedder.bilm)
     with pytest.raises(TypeError, match="expected the folder of a trained task, got Embedder"):
         load_task(embedder)
 

@@ -25,6 +25,7 @@ from elmore.cli.perplexity import perplexity
 from elmore.cli.predict import predict
 from elmore.cli.pretrain import pretrain
 from elmore.cli.reproduce import reproduce
+from elmore.cli.serve import serve
 from elmore.cli.train import train
 from elmore.errors import InputError, MissingExtraError
 from elmore.threads import limit_spinning
@@ -48,6 +49,7 @@ _ARGUMENTS: dict[Callable[..., None], str] = {
     evaluate: "[OPTIONS] RUN FILE",
     predict: "[OPTIONS] RUN [FILE]",
     reproduce: "--data PATH --output PATH [OPTIONS]",
+    serve: "[OPTIONS]",
     convert: "--output PATH [OPTIONS] MODEL [OPTIONS.JSON]",
     info: "[OPTIONS] [MODEL] [OPTIONS.JSON]",
 }

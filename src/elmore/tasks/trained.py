@@ -179,16 +179,18 @@ class TrainedTask(NamedTuple):
             )
         return item
 
-    def parse(self, line: str, tokenize: Tokenizer | None = None) -> Any:
+    def parse(self, line: str | tuple[str, ...], tokenize: Tokenizer | None = None) -> Any:
         """Parse an unlabeled example from a line of text.
 
         Args:
-            line: One example, in the format of `elmore predict`.
+            line: One example, in the format of `elmore predict`; or a tuple of its texts.
             tokenize: The tokenizer; that of `self.tokenizer` by default.
 
         Raises:
             InputError: If the line is blank or does not have the expected format.
         """
+        if type(line) is tuple:
+            return self._example(line, tokenize=tokenize)
         if not isinstance(line, str):
             raise TypeError(
                 f"expected one string, got {type(line).__name__}. For several texts, call the task "
@@ -303,7 +305,7 @@ def load(
     *,
     task: str | Task[Any, Any, Any] | None = None,
     device: str = "auto",
-    bilm: Path | str | None = None,
+    bilm: Path | str | Embedder | None = None,
     precision: Precision | None = None,
 ) -> TrainedTask:
     """Load a trained task.
@@ -313,7 +315,8 @@ def load(
         task: A task of your own, or its `module:name`. Required for a run that was trained with
             one, because loading a folder never imports code that the folder names.
         device: `auto`, `cpu`, `cuda` or `cuda:1`.
-        bilm: Path of the biLM, if it has moved since training.
+        bilm: Path of the biLM, if it has moved since training; or the biLM itself, so that several
+            tasks share one.
         precision: Precision of the biLM, `fp32`, `bf16` or `int8`; by default that of the training.
 
     Raises:
@@ -321,13 +324,9 @@ def load(
     """
     if not isinstance(folder, PathLike | str):
         raise TypeError(f"expected the folder of a trained task, got {type(folder).__name__}")
-    if not isinstance(bilm, PathLike | str | None):
+    if not isinstance(bilm, PathLike | str | Embedder | None):
         raise TypeError(f"bilm: expected the path of a biLM, got {type(bilm).__name__}")
     folder = Path(folder)
-    if not (folder / TASK).is_file():
-        raise InputError(
-            f"{folder} holds no trained task; expected a folder written by `elmore train`"
-        )
     facts = _read_facts(folder / TASK)
     if task is None and ":" in (trained_with := facts["task"]):
         raise InputError(
@@ -356,7 +355,10 @@ def load(
                 else "is not installed; install its package with pip, or pass the path of the biLM"
             )
         )
-    embedder = load_bilm(config.elmo, device, bilm, precision)
+    if isinstance(bilm, Embedder):
+        embedder = bilm if config.elmo.place != "none" else None
+    else:
+        embedder = load_bilm(config.elmo, device, bilm, precision)
     expected = facts.get("bilm")  # not in tasks of older versions
     if embedder and expected and embedder.weights_hash != expected:
         raise InputError(
@@ -396,6 +398,11 @@ def load(
 load_task = load
 
 
+def read_bilm_hash(folder: Path | str) -> str | None:
+    """Return the hash of the biLM that a task was trained with; None for a baseline."""
+    return _read_facts(Path(folder) / TASK).get("bilm")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _SavedWords:
     """The contents of words.json; see `WordIndex`."""
@@ -414,6 +421,10 @@ def _hash(
 
 
 def _read_facts(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise InputError(
+            f"{path.parent} holds no trained task; expected a folder written by `elmore train`"
+        )
     facts = read_json(path, "a trained task")
     labels = facts.get("labels")
     has_labels = isinstance(labels, dict) and all(map(_is_list_of_strings, labels.values()))

@@ -1,0 +1,219 @@
+"""Load test of `elmore serve` on this machine, relative to `elmore embed` in the same minutes.
+
+Run as: python benchmarks/serve.py [--requests 2000] [--clients 64] [--format npy] [--workers 1]
+
+Clients send requests of one sentence with 20 words, each as soon as its last one is answered. All
+traffic is on the loopback interface, and every phase is bounded.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from urllib.request import urlopen
+
+CORPUS = Path(__file__).parents[1] / "examples" / "corpus.txt"
+WORDS = 20
+
+
+def main() -> None:
+    """Start a server and run all phases."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=2000)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--format", default="npy", choices=["npy", "json", "arrow"])
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--threads", type=int)
+    args = parser.parse_args()
+    sentences = make_sentences(args.requests)
+    before = embed_speed(sentences)
+    threads = ["--threads", str(args.threads)] if args.threads else []
+    server = start("--workers", str(args.workers), *threads)
+    try:
+        load = Load(server, sentences, args.format)
+        single = asyncio.run(load.run(1, 50))
+        memory = memory_of(server)
+        crowd = asyncio.run(load.run(args.clients, args.requests))
+        print(f"one client:  {single}")
+        print(f"{args.clients} clients:  {crowd}")
+        print(f"memory: {memory:.0f} MB before, {memory_of(server):.0f} MB after the load")
+        after = embed_speed(sentences)
+        speed = statistics.mean([before, after])
+        print(f"elmore embed: {before:,.0f} words/s before, {after:,.0f} after")
+        print(f"ratio of words/s to elmore embed: {crowd.words_per_second / speed:.2f}")
+        print(f"p99 to the median of one client: {crowd.p99 / single.median:.1f}")
+        kill_worker(server, load)
+    finally:
+        stop(server)
+    overload(args, sentences)
+
+
+def make_sentences(count: int) -> list[str]:
+    """Return sentences of 20 words from the sample corpus, each different."""
+    words = [w for line in CORPUS.read_text().splitlines() for w in line.split() if w.isalpha()]
+    source = random.Random(0)
+    return [" ".join(source.choices(words, k=WORDS)) for _ in range(count)]
+
+
+def embed_speed(sentences: list[str]) -> float:
+    """Return the words/s of `elmore embed`, all layers to Arrow, without the time to load."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder, "text.txt")
+        text.write_text("\n".join(sentences) + "\n")
+        command = [sys.executable, "-m", "elmore", "embed", text, "-o", Path(folder, "x.arrow")]
+        out = subprocess.run([*command, "--json"], check=True, capture_output=True, text=True)
+        facts = json.loads(out.stdout)
+        return len(sentences) * WORDS / facts["seconds"]
+
+
+class Server:
+    """A running server: its process, host and port."""
+
+    def __init__(self, process: subprocess.Popen, address: str) -> None:
+        self.process, self.address = process, address
+        self.port = int(address.rpartition(":")[2])
+
+
+def start(*options: str) -> Server:
+    """Start a server and wait until its corpus is embedded."""
+    command = [sys.executable, "-m", "elmore", "serve", "--port", "0", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    server = Server(process, process.stdout.readline().split()[0])
+    body = json.dumps({"word": {"text": "a [play]"}}).encode()
+    while asyncio.run(send_once(server, "/v1/neighbors", body)) != 200:
+        time.sleep(1)
+    return server
+
+
+def stop(server: Server) -> None:
+    """Stop a server with SIGTERM."""
+    server.process.send_signal(signal.SIGTERM)
+    print(f"exit code after SIGTERM: {server.process.wait(60)}")
+
+
+class Result:
+    """Latencies and statuses of a phase."""
+
+    def __init__(self, latencies: list[float], statuses: Counter, seconds: float) -> None:
+        ordered = sorted(latencies) or [float("nan")]
+        self.statuses, self.seconds = dict(statuses), seconds
+        self.median = statistics.median(ordered)
+        self.p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+        self.words_per_second = statuses[200] * WORDS / seconds
+
+    def __str__(self) -> str:
+        return (
+            f"{self.words_per_second:,.0f} words/s, median {1000 * self.median:.0f} ms, "
+            f"p99 {1000 * self.p99:.0f} ms, statuses {self.statuses}, {self.seconds:.1f} s"
+        )
+
+
+class Load:
+    """Clients that keep their connections open."""
+
+    def __init__(self, server: Server, sentences: list[str], form: str) -> None:
+        self.server = server
+        self.bodies = [json.dumps({"texts": [s], "format": form}).encode() for s in sentences]
+
+    async def run(self, clients: int, requests: int) -> Result:
+        """Send a number of requests from concurrent clients."""
+        numbers = iter(range(requests))
+        latencies: list[float] = []
+        statuses: Counter = Counter()
+
+        async def client() -> None:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port)
+            for n in numbers:
+                started = time.perf_counter()
+                status = await send(reader, writer, "/v1/embed", self.bodies[n % len(self.bodies)])
+                statuses[status] += 1
+                if status == 200:
+                    latencies.append(time.perf_counter() - started)
+                else:
+                    await asyncio.sleep(1)  # what Retry-After says, or nearly
+            writer.close()
+
+        started = time.perf_counter()
+        await asyncio.gather(*(client() for _ in range(clients)))
+        return Result(latencies, statuses, time.perf_counter() - started)
+
+
+async def send(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, body: bytes
+) -> int:
+    """Send a request, read its response, and return the status."""
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    answer = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    await reader.readexactly(int(answer.partition("content-length: ")[2].partition("\r")[0]))
+    return int(answer.split()[1])
+
+
+async def send_once(server: Server, path: str, body: bytes) -> int:
+    """Send one request on a new connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    status = await send(reader, writer, path, body)
+    writer.close()
+    return status
+
+
+def processes(server: Server) -> list[int]:
+    """Return the server's process and its workers, without multiprocessing's resource tracker."""
+    tasks = Path(f"/proc/{server.process.pid}/task").glob("*/children")
+    children = [int(pid) for file in tasks for pid in file.read_text().split()]
+    workers = [p for p in children if "spawn_main" in Path(f"/proc/{p}/cmdline").read_text()]
+    return [server.process.pid, *workers]
+
+
+def memory_of(server: Server) -> float:
+    """Return the resident memory of all processes in MB."""
+    pages = [int(Path(f"/proc/{p}/statm").read_text().split()[1]) for p in processes(server)]
+    return sum(pages) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def kill_worker(server: Server, load: Load) -> None:
+    """Kill a worker under load and measure when the next request is answered."""
+
+    async def run() -> tuple[Result, float]:
+        phase = asyncio.create_task(load.run(8, 200))
+        await asyncio.sleep(0.5)
+        os.kill(processes(server)[-1], signal.SIGKILL)
+        started = time.perf_counter()
+        await send_once(server, "/v1/embed", load.bodies[0])
+        return await phase, time.perf_counter() - started
+
+    started = time.perf_counter()
+    result, _ = asyncio.run(run())
+    print(f"kill -9 of a worker under 8 clients: statuses {result.statuses}, ", end="")
+    print(f"slowest answer {result.p99:.1f} s, phase {time.perf_counter() - started:.1f} s")
+
+
+def overload(args: argparse.Namespace, sentences: list[str]) -> None:
+    """Send three times the load to a server whose queue holds a third of it."""
+    server = start("--max-queue", str(args.clients * WORDS))
+    try:
+        load = Load(server, sentences, args.format)
+        print(
+            f"{3 * args.clients} clients:  {asyncio.run(load.run(3 * args.clients, args.requests))}"
+        )
+        time.sleep(5)
+        print(f"5 s later, one client:  {asyncio.run(load.run(1, 20))}")
+        with urlopen(f"{server.address}/metrics") as response:
+            lines = response.read().decode().splitlines()
+        batches = [line for line in lines if line.startswith("elmore_batch_requests_")]
+        print(*(line for line in batches if "bucket" not in line), sep="\n")
+    finally:
+        stop(server)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Start the server, and stop it without losing requests."""
+
+import ipaddress
+import math
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from elmore.errors import InputError, require
+from elmore.server.setup import Setup
+from elmore.server.worker import Worker, WorkerDiedError
+
+
+def serve(
+    setup: Setup,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    workers: int = 1,
+    token: str | None = None,
+    on_ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve the API and the page until SIGINT or SIGTERM, then finish accepted requests.
+
+    Args:
+        setup: What to load, and the limits.
+        host: Address to listen on; by default only this machine can connect.
+        port: Port; 0 for any free one.
+        workers: Processes that compute. Each has its own copy of the models.
+        token: Bearer token that clients of the API must send.
+        on_ready: Called with the address, such as http://127.0.0.1:8000, once it accepts requests.
+
+    Raises:
+        InputError: If something cannot be loaded.
+        OSError: If the port is taken.
+        MissingExtraError: If the packages of the extra `serve` are not installed.
+    """
+    uvicorn = require("uvicorn", extra="serve")
+    for module in ("fastapi", "orjson", "prometheus_client"):
+        require(module, extra="serve")
+    from elmore.server.app import create_app
+    from elmore.server.batching import Queue
+
+    if workers < 1:
+        raise InputError(f"workers must be at least 1, got {workers}")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=1024)
+    try:
+        pool = [Worker(setup) for _ in range(workers)]
+        with ThreadPoolExecutor(workers) as threads:
+            loaded, *_ = threads.map(Worker.start, pool)
+        app = create_app(
+            lambda metrics: Queue(pool, setup.limits, metrics),
+            loaded,
+            setup.limits,
+            token=token,
+            hosts=["localhost", "127.0.0.1", "[::1]"] if is_loopback(host) else None,
+        )
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=math.ceil(2 * setup.limits.time_limit),
+        )
+        on_ready(_address(listener))
+        uvicorn.Server(config).run(sockets=[listener])
+    except WorkerDiedError as error:
+        message = "a worker ended while it loaded the models; is there enough memory?"
+        raise InputError(message) from error
+    except KeyboardInterrupt:
+        pass  # uvicorn raises the signal again once it has shut down
+    finally:
+        listener.close()
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name
+        return False
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,126 @@
+"""`elmore serve` as a process. Oracles: signals and exit codes; `Embedder` outside the server."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import elmore
+from elmore.embedder import Embedder
+from elmore.server.backend import SAMPLE_CORPUS
+from elmore.server.client import Client
+from elmore.server.setup import Setup, parse_corpora, parse_names, read_token
+from elmore.server.worker import Worker
+from tests.cli.conftest import assert_rejected, run  # noqa: F401
+
+TOKEN = "t" * 32
+
+
+@pytest.fixture
+def server(folder: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen, str]]:
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    command = [
+        sys.executable, "-m", "elmore", "serve", "--port", "0", "--token-file", tmp_path / "token",
+        "--model", folder / "tiny", "--task", folder / "ner", "--corpus", folder / "corpus.txt",
+        "--device", "cpu",
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process, process.stdout.readline().split()[0]
+        finally:
+            process.kill()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+def test_a_killed_worker_is_replaced_and_shutdown_finishes_what_was_accepted(
+    server: tuple[subprocess.Popen, str], elmo: Embedder
+) -> None:
+    process, address = server
+    client = Client(address, token=TOKEN)
+    texts = ["He sat by the bank.", "Banks fail."]
+    vectors, expected = client.embed(texts), elmo.embed(texts)
+    for ours, theirs in zip(vectors, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    assert client.predict("ner", ["Ada"])[0]["tokens"] == ["Ada"]
+    assert client.neighbors("a [play]", k=2)[0]["word"]
+    assert client.similarity("a [play]", "a [play]") == pytest.approx([1, 1, 1])
+    with pytest.raises(elmore.InputError, match="Authorization: Bearer TOKEN"):
+        Client(address).models()
+
+    os.kill(worker_of(process), signal.SIGKILL)
+    started = time.monotonic()
+    np.testing.assert_allclose(client.embed(texts)[0], vectors[0], rtol=1e-5, atol=1e-6)
+    assert time.monotonic() - started < 30  # a deadline for busy machines; 2 s on an idle one
+
+    worker = worker_of(process)
+    os.kill(worker, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as threads:
+        accepted = threads.submit(client.embed, texts)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        assert process.poll() is None
+        os.kill(worker, signal.SIGCONT)
+        np.testing.assert_allclose(accepted.result(30)[0], vectors[0], rtol=1e-5, atol=1e-6)
+    assert process.wait(30) == 0
+    assert not Path(f"/proc/{worker}").exists()
+
+
+def worker_of(process: subprocess.Popen) -> int:
+    """Return the child that is not multiprocessing's resource tracker."""
+    tasks = Path(f"/proc/{process.pid}/task").glob("*/children")  # of each thread
+    children = [pid for file in tasks for pid in file.read_text().split()]
+    commands = {int(pid): Path(f"/proc/{pid}/cmdline").read_text() for pid in children}
+    [worker] = [pid for pid, command in commands.items() if "spawn_main" in command]
+    return worker
+
+
+def test_invalid_options_are_rejected_before_anything_is_loaded(run, tmp_path: Path) -> None:  # noqa: F811
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert_rejected(run("serve", "--port", port), "Address already in use")
+    assert_rejected(run("serve", "--task", "a=x", "--task", "a=y"), "two are called a")
+    assert_rejected(run("serve", "--max-tokens", "0"), "max_tokens must be positive")
+    (tmp_path / "token").write_text("short")
+    assert_rejected(run("serve", "--token-file", tmp_path / "token"), "16 ASCII characters")
+
+
+def test_a_worker_reports_what_it_cannot_load(setup: Setup) -> None:
+    with pytest.raises(elmore.InputError, match="corpus of ko: there is no such model"):
+        Worker(replace(setup, corpora={"ko": "x"})).start()
+
+
+def test_names_of_models_tasks_and_corpora() -> None:
+    assert parse_names(["runs/ner", "x=runs/y=z", "en"]) == {
+        "ner": "runs/ner",
+        "x": "runs/y=z",
+        "en": "en",
+    }
+    with pytest.raises(elmore.InputError, match="expected NAME=PATH or a path"):
+        parse_names(["=x"])
+    models = {"en": "en", "ko": "ko"}
+    assert parse_corpora(["a.txt", "ko=b.txt"], models) == {"en": "a.txt", "ko": "b.txt"}
+
+
+def test_tokens_are_one_long_word(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text(f"{TOKEN}\n")
+    assert read_token(path) == TOKEN
+    for wrong in ("", "x" * 15, "two words of a token", "\u00e9" * 20):
+        path.write_text(wrong)
+        with pytest.raises(elmore.InputError, match="16 ASCII characters"):
+            read_token(path)
+
+
+def test_the_sample_corpus_is_that_of_the_examples() -> None:
+    examples = Path(__file__).parents[2] / "examples" / "corpus.txt"
+    assert SAMPLE_CORPUS.read_bytes() == examples.read_bytes()
