@@ -23,7 +23,7 @@ from elmore.atomic import atomic_file
 from elmore.checkpoint.directory import save_tensors
 from elmore.checkpoint.hash import hash_json, hash_weights
 from elmore.checkpoint.pretrained import find_model
-from elmore.embedder import Precision, find_device
+from elmore.embedder import Embedder, Precision, find_device
 from elmore.embedder import load as load_embedder
 from elmore.errors import InputError
 from elmore.schema import from_mapping, read_json
@@ -355,6 +355,7 @@ def load(
                 else "is not installed; install its package with pip, or pass the path of the biLM"
             )
         )
+    embedder: Encoder | None
     if isinstance(bilm, Embedder):
         embedder = bilm if config.elmo.place != "none" else None
     else:
