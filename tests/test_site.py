@@ -18,7 +18,7 @@ OPTIONAL = sorted(
     path.relative_to(ROOT / "src").with_suffix("").as_posix().replace("/", ".")
     for folder in ("compat", "integrations")
     for path in (ROOT / "src" / "elmore" / folder).iterdir()
-    if not path.name.startswith("_")
+    if not path.name.startswith("_") and path.name != "stateful.py"  # shared by the others
 )
 
 
