@@ -74,6 +74,23 @@ def test_run_lowers_heldout_perplexity_and_writes_a_model(
     assert len(saved.vocabulary) == summary["vocabulary"]
 
 
+def test_broken_matplotlib_costs_only_the_plot(
+    text: Path, tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plot(*_: object) -> None:
+        raise ValueError("Key backend: 'nonsense' is not a valid value")  # as with MPLBACKEND
+
+    monkeypatch.setattr("elmore.pretrain.run.plot_pretraining", plot)
+    config = replace(config, training=replace(config.training, epochs=1))
+    records: list[dict[str, Any]] = []
+    pretrain(
+        [text], tmp_path / "run", config, cache=tmp_path / "c", workers=1, device="cpu",
+        report=records.append,
+    )  # fmt: skip
+    assert "no plot of the loss: Key backend: 'nonsense'" in records[-1]["note"]
+    assert (tmp_path / "run" / "config.json").exists()
+
+
 def test_model_survives_a_round_trip_through_hdf5(
     text: Path, tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

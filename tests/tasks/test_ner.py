@@ -226,6 +226,19 @@ def test_incomplete_line_of_the_metrics_costs_only_the_plot(conll: Path, tmp_pat
     assert "no plot of the learning curves: a line of metrics.jsonl has no" in notes[-1]["note"]
 
 
+def test_broken_matplotlib_costs_only_the_plot(
+    conll: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plot(*_: object) -> None:
+        raise ValueError("Key backend: 'nonsense' is not a valid value")  # as with MPLBACKEND
+
+    monkeypatch.setattr("elmore.tasks.train.plot_task", plot)
+    notes: list[dict] = []
+    train(tmp_path / "run", conll, [*BASELINE, "training.epochs=1"], report=notes.append)
+    assert "no plot of the learning curves: Key backend: 'nonsense'" in notes[-1]["note"]
+    assert load_task(tmp_path / "run", device="cpu")("Ada lived.")["tokens"]
+
+
 def test_checkpoint_of_another_version_is_refused(conll: Path, tmp_path: Path) -> None:
     with pytest.raises(InterruptedRunError):
         train(tmp_path / "run", conll, BASELINE, report=interrupt_at(1))

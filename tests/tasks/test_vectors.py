@@ -55,6 +55,7 @@ def test_max_words_keeps_the_first_words(files: dict[str, Path]) -> None:
         ("a.txt", b"the 1 2\nof 1 x\n", r"a.txt, line 2: expected a word and 2 numbers"),
         ("b.txt", b"3 2\nthe 1 2\nof 1\n", r"b.txt, line 3: expected a word and 2 numbers"),
         ("c.txt", b"", "holds no word vectors"),
+        ("t.txt", b"5 2\nthe 1 2\na 3 4\n", "is truncated: it ends after 2 of 5 words"),
         ("d.bin", b"no header", "expected the number of words and of dimensions"),
         ("h.bin", b"1000000000 300\nthe 12", "ends after 0 of 400000 words"),
         ("i.bin", b"3 1000000000000\nthe 12", "of dimensions, at most 10000, in the first line"),

@@ -17,7 +17,7 @@ from elmore.atomic import lock
 from elmore.checkpoint.directory import CONFIG, SOFTMAX, VOCABULARY, WEIGHTS, write_directory
 from elmore.checkpoint.hdf5 import round_for_hdf5
 from elmore.embedder import find_device
-from elmore.errors import InputError, MissingExtraError, require
+from elmore.errors import require
 from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining
@@ -163,7 +163,7 @@ def finish(
     write_json(folder.path / SUMMARY, summary)
     try:
         plot_pretraining(folder.read_metrics("step"), folder.path / PLOT)
-    except (InputError, MissingExtraError) as error:
+    except Exception as error:  # whatever matplotlib raises, the model is worth more
         report({"note": f"no plot of the loss: {error}"})
     round_for_hdf5(run.model.bilm)  # so that a converted copy has the same hash
     write_directory(

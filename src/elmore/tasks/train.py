@@ -20,7 +20,7 @@ import torch
 import elmore
 from elmore.atomic import lock
 from elmore.embedder import find_device
-from elmore.errors import InputError, MissingExtraError
+from elmore.errors import InputError
 from elmore.mix import ScalarMix
 from elmore.progress import show_line, with_progress
 from elmore.schema import read_json
@@ -412,7 +412,7 @@ def _finish(
     try:
         if records := folder.read_metrics("epoch"):  # lost if somebody deleted metrics.jsonl
             plot_task(records, folder.path / _PLOT, trained.task.score_name)
-    except (InputError, MissingExtraError) as error:
+    except Exception as error:  # whatever matplotlib raises, the model is worth more
         report({"note": f"no plot of the learning curves: {error}"})
     write_json(folder.path / _SUMMARY, summary)
     write_json(folder.path / TASK, {**summary, "labels": trained.labels, "hash": content_hash})

@@ -3,8 +3,8 @@
 K words, D dim.
 """
 
+import re
 import zipfile
-from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -106,11 +106,15 @@ def _read_word(file: BinaryIO, path: Path) -> str:
 
 
 def _read_text(path: Path, max_words: int) -> WordVectors:
-    lines = enumerate(read_lines(path, replace_invalid=True), 1)
-    rows = (row for row in lines if row[0] > 1 or len(row[1].split()) != 2)  # GloVe has no header
+    count = 0  # GloVe has no header
     words: list[str] = []
     vectors: list[np.ndarray] = []
-    for number, line in islice(rows, max_words):
+    for number, line in enumerate(read_lines(path, replace_invalid=True), 1):
+        if number == 1 and re.fullmatch(r"\d+\s+\d+", line.strip()):
+            count = int(line.split()[0])
+            continue
+        if len(words) == max_words:
+            break
         dim = len(vectors[0]) if vectors else max(1, len(line.split()) - 1)
         # Split from the right: a word may contain spaces.
         word, *numbers = line.rstrip().rsplit(" ", dim)
@@ -124,6 +128,8 @@ def _read_text(path: Path, max_words: int) -> WordVectors:
             )
         words.append(word)
         vectors.append(vector)
+    if len(words) < min(count, max_words):
+        raise InputError(f"{path} is truncated: it ends after {len(words)} of {count} words")
     return WordVectors(words, _stack(vectors))
 
 
