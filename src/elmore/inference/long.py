@@ -6,8 +6,8 @@ start, the backward LSTMs read chunk k from the end. Both chunks are rows of one
     row 0  [a b] [c d] [e f]  ->   forward vectors and state are valid
     row 1  [e f] [c d] [a b]  ->   backward vectors and state are valid
 
-The other halves are computed in vain, at little cost: a batch of two takes hardly longer than one
-sentence, because both read the weights once.
+The other halves are computed in vain. That takes less than twice the time, because both rows share
+each read of the weights.
 
 N tokens of a sentence, V token vectors, D dim, J layers.
 """
