@@ -325,6 +325,15 @@ def test_metrics_count_requests_by_route(client: TestClient) -> None:
     assert "elmore_queue_words 0.0" in lines
 
 
+def test_health_checks_are_plain_text_as_documented(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    for path in ("/healthz", "/readyz", "/metrics"):
+        response = client.get(path)
+        assert response.status_code == 200
+        assert response.headers["Content-Type"].startswith("text/plain")
+        assert "text/plain" in paths[path]["get"]["responses"]["200"]["content"]
+
+
 def test_requests_have_examples_that_work(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     used = 0
