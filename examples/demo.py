@@ -25,6 +25,7 @@ def main(model: str = "en") -> None:
     show_neighbors(elmo)
     show_senses(elmo)
     write_sample(elmo)
+    print("\nTo explore the model in a browser: elmore serve")
 
 
 def show_neighbors(elmo: elmore.Embedder) -> None:

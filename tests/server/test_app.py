@@ -1,5 +1,6 @@
 """The API. Oracles: embedder, analysis and tasks outside the server; Eq. (1) in numpy."""
 
+import asyncio
 import io
 import json
 from collections.abc import Callable
@@ -16,7 +17,10 @@ from starlette.testclient import TestClient
 import elmore
 from elmore.analysis.neighbors import nearest_neighbors, parse_query
 from elmore.embedder import Embedder
+from elmore.server.batching import BusyError, Queue
+from elmore.server.limits import BodyLimit
 from elmore.server.setup import Limits
+from elmore.server.worker import WorkerDiedError
 from tests.server.conftest import HOSTILE, LIMITS, InProcess
 
 TEXTS = ["He sat by the bank.", "", "Banks fail !"]
@@ -321,6 +325,15 @@ def test_metrics_count_requests_by_route(client: TestClient) -> None:
     assert "elmore_queue_words 0.0" in lines
 
 
+def test_health_checks_are_plain_text_as_documented(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    for path in ("/healthz", "/readyz", "/metrics"):
+        response = client.get(path)
+        assert response.status_code == 200
+        assert response.headers["Content-Type"].startswith("text/plain")
+        assert "text/plain" in paths[path]["get"]["responses"]["200"]["content"]
+
+
 def test_requests_have_examples_that_work(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     used = 0
@@ -350,3 +363,48 @@ def test_neighbors_are_refused_while_the_corpus_is_embedded(
     response = client.post("/v1/neighbors", json={"word": {"text": "a [play]"}})
     assert (response.status_code, response.headers["Retry-After"]) == (429, "2")
     assert client.post("/v1/embed", json={"texts": ["a play"]}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "headers"),
+    [
+        (BusyError(3), 429, {"Retry-After": "3"}),
+        (TimeoutError(), 504, {}),
+        (WorkerDiedError(), 503, {}),
+    ],
+    ids=["busy", "slow", "died"],
+)
+def test_failures_of_the_queue_have_statuses_of_their_own(
+    client: TestClient,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    status: int,
+    headers: dict[str, str],
+) -> None:
+    async def submit(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Queue, "submit", submit)
+    response = client.post("/v1/embed", json={"texts": ["a"]})
+    assert response.status_code == status
+    assert response.json()["detail"]
+    assert headers.items() <= {k.title(): v for k, v in response.headers.items()}.items()
+
+
+def test_a_body_that_does_not_arrive_is_refused_in_time() -> None:
+    sent: list[dict] = []
+
+    async def receive() -> dict:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    async def send(message: dict) -> None:
+        sent.append(message)
+
+    async def app(*_: object) -> None:
+        raise AssertionError
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/embed", "headers": []}
+    middleware = BodyLimit(app, Limits(time_limit=0.05))
+    asyncio.run(asyncio.wait_for(middleware(scope, receive, send), 10))
+    assert sent[0]["status"] == 408

@@ -1,7 +1,6 @@
 """The routes: check a request, queue it for a worker, return its answer."""
 
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from importlib.resources import files
@@ -19,7 +18,7 @@ from elmore.server import schemas
 from elmore.server.batching import BusyError, Queue
 from elmore.server.limits import BodyLimit
 from elmore.server.messages import ARROW, NPY
-from elmore.server.metrics import Metrics
+from elmore.server.metrics import Measure, Metrics
 from elmore.server.security import Security
 from elmore.server.setup import Limits
 from elmore.server.worker import WorkerDiedError
@@ -166,7 +165,9 @@ def create_app(
         """Return 200: the server runs."""
         return Response("ok\n", media_type="text/plain")
 
-    @app.get("/readyz", responses={503: {"description": "No worker is running"}})
+    plain: dict[str, Any] = {"content": {"text/plain": {}}}
+
+    @app.get("/readyz", responses={200: plain, 503: {"description": "No worker runs", **plain}})
     async def readyz() -> Response:
         """Return 200 if a worker can answer requests, else 503."""
         if queue.ready:
@@ -181,18 +182,8 @@ def create_app(
     _add_page(app)
     _add_error_handlers(app)
 
-    @app.middleware("http")
-    async def measure(
-        request: Request, call_next: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
-        started = time.perf_counter()
-        response = await call_next(request)
-        route = getattr(request.scope.get("route"), "path", "other")
-        metrics.requests.labels(route, response.status_code).inc()
-        metrics.seconds.labels(route).observe(time.perf_counter() - started)
-        return response
-
     # The last one is the outermost.
+    app.add_middleware(Measure, metrics=metrics)
     app.add_middleware(BodyLimit, limits=limits)
     app.add_middleware(Security, token=token)
     if hosts:
