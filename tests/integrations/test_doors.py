@@ -175,10 +175,7 @@ SENTENCE_DOORS = {"scikit-learn": Door(open_sklearn)}
 
 BATCH_DOORS = {**WORD_DOORS, **FILES}
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:most letters of the text are not Latin"),
-    pytest.mark.usefixtures("packed_or_plain"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:most letters of the text are not Latin")
 
 
 def texts_for(door: Door) -> list[str]:
@@ -190,6 +187,7 @@ def assert_equal(actual: np.ndarray, expected: np.ndarray, atol: float, text: st
     np.testing.assert_allclose(actual, expected, rtol=0, atol=atol, err_msg=ascii(text)[:80])
 
 
+@pytest.mark.usefixtures("packed_or_plain")
 @pytest.mark.parametrize("door", WORD_DOORS.values(), ids=WORD_DOORS)
 def test_word_vectors_of_hostile_texts_are_equal(door: Door, folder: Path) -> None:
     embed, elmo = door.open(folder), elmore.load(folder, device="cpu")
@@ -207,6 +205,7 @@ def test_word_vectors_of_a_batch_are_equal(door: Door, folder: Path) -> None:
         assert_equal(x, y, door.batch_atol, text)
 
 
+@pytest.mark.usefixtures("packed_or_plain")
 @pytest.mark.parametrize("door", SENTENCE_DOORS.values(), ids=SENTENCE_DOORS)
 def test_sentence_vectors_of_hostile_texts_are_equal(door: Door, folder: Path) -> None:
     embed, elmo = door.open(folder), elmore.load(folder, device="cpu")
