@@ -22,6 +22,8 @@ from elmore.integrations.ray import Report, embed_dataset, embed_partitions
 from tests.cli.conftest import assert_rejected, run  # noqa: F401
 
 WORDS = [*"abcdefgh", "bank", "banks", "river", "rates", "raised", "again", "while", "sat"]
+ROWS = 2000
+"""Rows of a partition: enough to find an actor in the middle of one."""
 ELMORE = [sys.executable, "-c", "from elmore.cli import main; main()"]
 
 
@@ -42,11 +44,11 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, list[str]]:
     rng = np.random.default_rng(0)
     corpus = {}
     for number in range(8):
-        lengths = rng.integers(1, 25, 1000)
+        lengths = rng.integers(1, 25, ROWS)
         lines = [" ".join(rng.choice(WORDS, length)) for length in lengths]
         path = folder / f"part-{number}.parquet"
         pq.write_table(
-            pa.table({"key": [f"{number}/{i}" for i in range(1000)], "text": lines}), path
+            pa.table({"key": [f"{number}/{i}" for i in range(ROWS)], "text": lines}), path
         )
         corpus[path] = lines
     return corpus
@@ -100,7 +102,7 @@ def test_no_row_is_lost_or_doubled_when_an_actor_is_killed(
     [(pid, file)] = killed
     [interrupted] = [name for name in pids if file.startswith(f".{name}.")]
     assert pids[interrupted] != pid
-    assert result[1:5] == (8, 0, 8000, sum(len(x.split()) for y in corpus.values() for x in y))
+    assert result[1:5] == (8, 0, 8 * ROWS, sum(len(x.split()) for y in corpus.values() for x in y))
     assert_outputs(tmp_path / "out", corpus, folder)
 
 
@@ -125,7 +127,7 @@ def test_run_is_resumed_after_the_driver_is_killed(
     result = embed_partitions([*corpus], output, model=folder, layers="top", actors=2)
     after = {file.name: file.stat().st_mtime_ns for file in output.glob("*.parquet")}
     assert result.partitions == 8
-    assert result.sentences == 8000
+    assert result.sentences == 8 * ROWS
     assert result.skipped >= len(before) - 1
     kept = {name for name in before if after[name] == before[name]}
     assert kept == set(before) - {damaged.name}
@@ -191,7 +193,7 @@ def test_dataset_gets_vectors(folder: Path, corpus: dict[Path, list[str]]) -> No
     assert rows.column_names == ["key", "text", "tokens", "vectors"]
     assert rows["vectors"].type == pa.list_(pa.list_(pa.float32(), 32))
     by_key = dict(zip(rows["key"].to_pylist(), rows["vectors"], strict=True))
-    assert len(by_key) == rows.num_rows == 3000
+    assert len(by_key) == rows.num_rows == 3 * ROWS
     elmo = elmore.load(folder, device="cpu")
     for number, lines in enumerate([*corpus.values()][:3]):
         for i, vectors in enumerate(elmo.embed(lines[:50], layers="top")):
