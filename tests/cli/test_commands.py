@@ -18,7 +18,7 @@ import pytest
 import elmore
 from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.packages import INCLUDED, ModelPackage
-from elmore.cli import _ARGUMENTS
+from elmore.cli import _ARGUMENTS, _EXPORT_ARGUMENTS
 from elmore.embedder import Embedder
 from elmore.text.vocabulary import Vocabulary
 from tests.cli.conftest import assert_rejected
@@ -265,9 +265,13 @@ def test_converted_models_give_the_same_vectors(run, folder: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("command", [command.__name__ for command in _ARGUMENTS])
+@pytest.mark.parametrize(
+    "command",
+    [command.__name__ for command in _ARGUMENTS]
+    + [f"export {command.__name__}" for command in _EXPORT_ARGUMENTS],
+)
 def test_help_has_an_example_and_names_all_arguments(run, command: str) -> None:
-    output = run(command, "--help").out
+    output = run(*command.split(), "--help").out
     assert f"elmore {command} " in output.partition("Parameters")[0].partition("\n\n")[2]
     assert "ARGS" not in output
     assert "COMMAND" not in output

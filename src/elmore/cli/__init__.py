@@ -16,6 +16,7 @@ import elmore
 from elmore.cli.convert import convert
 from elmore.cli.embed import embed
 from elmore.cli.evaluate import evaluate
+from elmore.cli.export import onnx, projector
 from elmore.cli.finetune import finetune
 from elmore.cli.info import info
 from elmore.cli.neighbors import neighbors
@@ -48,9 +49,23 @@ _ARGUMENTS: dict[Callable[..., None], str] = {
     convert: "--output PATH [OPTIONS] MODEL [OPTIONS.JSON]",
     info: "[OPTIONS] [MODEL] [OPTIONS.JSON]",
 }
-for command, arguments in _ARGUMENTS.items():
-    usage = f"Usage: elmore {command.__name__} {arguments}"
-    app.command(command, usage=usage, help_epilogue="")
+_EXPORT_ARGUMENTS: dict[Callable[..., None], str] = {
+    onnx: "--output PATH [OPTIONS] [MODEL] [OPTIONS.JSON]",
+    projector: "--output PATH [OPTIONS] TEXT",
+}
+exports = App(
+    name="export",
+    help="Write models and vectors for other programs.",
+    help_epilogue="Run `elmore export COMMAND --help` for options and examples.",
+)
+for group, name, commands in (
+    (app, "elmore", _ARGUMENTS),
+    (exports, "elmore export", _EXPORT_ARGUMENTS),
+):
+    for command, arguments in commands.items():
+        usage = f"Usage: {name} {command.__name__} {arguments}"
+        group.command(command, usage=usage, help_epilogue="")
+app.command(exports)
 
 
 _OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|not enough memory")
