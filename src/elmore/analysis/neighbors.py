@@ -80,8 +80,7 @@ def nearest_neighbors(
     the text of the embedder. The corpus is read once and may be larger than memory. Sentences equal
     to the query's own sentence are skipped.
     """
-    if k < 1:
-        raise InputError(f"k must be at least 1, got {k}")
+    check_k(k)
     check_layer(layer, embedder.num_layers)
     if isinstance(queries, str):
         raise TypeError(f"expected a list of queries, got one string ({queries[:40]!r})")
@@ -91,21 +90,56 @@ def nearest_neighbors(
         parse_query(q, embedder.tokenizer, embedder.language) if isinstance(q, str) else q
         for q in queries
     ]
-    sentences = embedder.embed([query.tokens for query in occurrences], layers=layer)
-    targets = unit(np.stack([s[q.position] for s, q in zip(sentences, occurrences, strict=True)]))
-    best: list[list[Neighbor]] = [[] for _ in queries]
+    search = ExactSearch(occurrences, query_vectors(embedder, occurrences, layer), k=k)
     for line, (tokens, vectors) in enumerate(embedder.stream(corpus, layers=layer)):
-        similarities = targets @ unit(vectors).T  # (Q, W)
-        for query, row, nearest in zip(occurrences, similarities, best, strict=True):
+        search.add(line, tokens, vectors)
+    return search.results
+
+
+class ExactSearch:
+    """The k nearest neighbors of each query among the sentences added so far.
+
+    Args:
+        queries: Words in context.
+        targets: Their vectors, of unit length.
+        k: Number of neighbors of each query.
+    """
+
+    def __init__(
+        self, queries: Sequence[Occurrence], targets: Float[np.ndarray, "Q D"], *, k: int
+    ) -> None:
+        self._queries = queries
+        self._targets = targets
+        self._k = k
+        self.results: list[list[Neighbor]] = [[] for _ in queries]
+        """The neighbors of each query, best first."""
+
+    def add(self, line: int, tokens: list[str], vectors: Float[np.ndarray, "W D"]) -> None:
+        """Compare a sentence, except with queries of which it is the sentence."""
+        similarities = self._targets @ unit(vectors).T  # (Q, W)
+        for query, row, nearest in zip(self._queries, similarities, self.results, strict=True):
             if tokens == query.tokens:
                 continue
-            threshold = nearest[-1].similarity if len(nearest) == k else -np.inf
+            threshold = nearest[-1].similarity if len(nearest) == self._k else -np.inf
             for position in np.flatnonzero(row > threshold).tolist():
                 neighbor = Neighbor(float(row[position]), line, Occurrence(tokens, position))
                 # On the right of equal ones: ties keep the order of the corpus.
                 bisect.insort_right(nearest, neighbor, key=lambda n: -n.similarity)
-            del nearest[k:]
-    return best
+            del nearest[self._k :]
+
+
+def check_k(k: int) -> None:
+    """Raise `InputError` unless `k` is a number of neighbors."""
+    if k < 1:
+        raise InputError(f"k must be at least 1, got {k}")
+
+
+def query_vectors(
+    embedder: Embedder, queries: Sequence[Occurrence], layer: Literal["top", "average"] | int
+) -> Float[np.ndarray, "Q D"]:
+    """Return the vectors of words in context, of unit length."""
+    sentences = embedder.embed([query.tokens for query in queries], layers=layer)
+    return unit(np.stack([s[q.position] for s, q in zip(sentences, queries, strict=True)]))
 
 
 def unit(vectors: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N D"]:
