@@ -18,6 +18,7 @@ from elmore.cli.embed import embed
 from elmore.cli.evaluate import evaluate
 from elmore.cli.export import onnx, projector
 from elmore.cli.finetune import finetune
+from elmore.cli.index import index
 from elmore.cli.info import info
 from elmore.cli.neighbors import neighbors
 from elmore.cli.perplexity import perplexity
@@ -38,7 +39,8 @@ app = App(
 )
 _ARGUMENTS: dict[Callable[..., None], str] = {
     embed: "--output PATH [OPTIONS] TEXT",
-    neighbors: "--corpus PATH [OPTIONS] QUERY",
+    neighbors: "(--corpus PATH | --index PATH) [OPTIONS] QUERY",
+    index: "--output PATH [OPTIONS] TEXT",
     pretrain: "--output PATH [OPTIONS] FILES...",
     finetune: "--output PATH [OPTIONS] MODEL FILES...",
     perplexity: "[OPTIONS] MODEL FILES...",

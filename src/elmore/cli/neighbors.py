@@ -1,6 +1,7 @@
 """`elmore neighbors`: nearest neighbors of a word in context."""
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
@@ -9,14 +10,16 @@ from elmore.cli.options import DEFAULT_MODEL, Json, ModelOptions, ReplaceInvalid
 
 if TYPE_CHECKING:
     from elmore.analysis.neighbors import Occurrence
+    from elmore.integrations.search import WordIndex
 
 
 def neighbors(
     query: str,
     *,
-    corpus: Text,
+    corpus: Text | None = None,
+    index: Path | None = None,
     k: Annotated[int, Parameter(alias="-k")] = 5,
-    layer: Literal["top", "average"] | int = "top",
+    layer: Literal["top", "average"] | int | None = None,
     model: ModelOptions = DEFAULT_MODEL,
     replace_invalid: ReplaceInvalid = False,
     json_output: Json = False,
@@ -25,29 +28,51 @@ def neighbors(
 
     Example: `elmore neighbors "They put on a [play] last night ." --corpus news.txt -m elmo/`
 
+    With an index: `elmore neighbors "They put on a [play] last night ." --index idx/`
+
     Args:
         query: Sentence with one word in brackets.
+        index: Folder written by `elmore index`, instead of a corpus.
         k: Number of neighbors.
-        layer: Layer to compare: the top one, the average of all, or one by its number; layer 0 is
-            context-independent.
+        layer: Layer to compare: the top one (default), the average of all, or one by its number;
+            layer 0 is context-independent. An index has one layer.
     """
     from elmore.analysis.neighbors import nearest_neighbors, parse_query
     from elmore.errors import InputError
     from elmore.progress import with_progress
     from elmore.text.lines import read_lines
 
+    if (corpus is None) == (index is None):
+        raise InputError("pass either --corpus or --index")
+    words = None if index is None else _open(index, layer)
     embedder = model.load()
     occurrence = parse_query(query, embedder.tokenizer, embedder.language)
-    lines = with_progress(read_lines(corpus, replace_invalid=replace_invalid), "sentences compared")
-    [results] = nearest_neighbors(embedder, [occurrence], lines, k=k, layer=layer)
+    if words is not None:
+        [results] = words.nearest_neighbors(embedder, [occurrence], k=k)
+    elif corpus is not None:
+        lines = read_lines(corpus, replace_invalid=replace_invalid)
+        lines = with_progress(lines, "sentences compared")
+        layer = "top" if layer is None else layer
+        [results] = nearest_neighbors(embedder, [occurrence], lines, k=k, layer=layer)
     if not results:
-        raise InputError(f"{corpus} has no words to compare; expected one sentence per line")
+        name = index or corpus
+        raise InputError(f"{name} has no words to compare; expected one sentence per line")
     if json_output:
         print(json.dumps([_to_json(*neighbor) for neighbor in results]))
         return
     print(f"       {occurrence}")
     for neighbor in results:
         print(f"{neighbor.similarity:6.3f} {neighbor.occurrence}")
+
+
+def _open(index: Path, layer: str | int | None) -> "WordIndex":
+    from elmore.errors import InputError
+    from elmore.integrations.search import WordIndex
+
+    words = WordIndex(index)
+    if layer not in (None, words.layer):
+        raise InputError(f"{index} has the vectors of layer {words.layer}, not {layer}")
+    return words
 
 
 def _to_json(similarity: float, line: int, occurrence: "Occurrence") -> dict[str, str | float]:
