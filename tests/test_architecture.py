@@ -21,9 +21,10 @@ SOURCE = Path(__file__).parents[1] / "src" / "elmore"
 FILES = sorted(SOURCE.rglob("*.py"))
 # What the extras install. Only the functions that need them may import these modules.
 OPTIONAL = {
-    "matplotlib", "sentence_transformers", "sklearn", "spacy", "tensorboard", "transformers",
+    "faiss", "matplotlib", "onnx", "onnxruntime", "sentence_transformers", "sklearn", "spacy",
+    "tensorboard", "transformers",
 }  # fmt: skip
-MODULES = {"scikit_learn": "sklearn"}
+MODULES = {"faiss_cpu": "faiss", "scikit_learn": "sklearn"}
 """Packages whose module has another name."""
 
 
