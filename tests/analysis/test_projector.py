@@ -1,9 +1,11 @@
-"""Files for the Embedding Projector. Oracle: `Embedder.embed`."""
+"""Files for the Embedding Projector. Oracles: `Embedder.embed`; TensorBoard's configuration."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
+from google.protobuf import text_format
+from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig
 
 from elmore.analysis.projector import export_projector
 from elmore.embedder import Embedder
@@ -52,6 +54,13 @@ def test_words_can_be_selected(embedder: Embedder, text: Path, tmp_path: Path) -
     first, _, third, _ = embedder.embed(TEXT.splitlines(), layers="top")
     expected = [first[1], third[1], third[3]]
     np.testing.assert_allclose(vectors, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_tensorboard_finds_the_files(embedder: Embedder, text: Path, tmp_path: Path) -> None:
+    folder = export_projector(text, tmp_path / "out", model=embedder).folder
+    config = (folder / "projector_config.pbtxt").read_text()
+    [tensor] = text_format.Parse(config, ProjectorConfig()).embeddings
+    assert (tensor.tensor_path, tensor.metadata_path) == ("vectors.tsv", "metadata.tsv")
 
 
 def test_no_word_breaks_a_row(embedder: Embedder, tmp_path: Path) -> None:
