@@ -11,6 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
+import onnxruntime
+import pyarrow as pa
 import pytest
 import spacy
 from sentence_transformers import SentenceTransformer
@@ -20,7 +22,9 @@ from transformers import AutoModel, AutoTokenizer, pipeline
 import elmore
 import elmore.integrations.huggingface
 from elmore.checkpoint.hdf5 import write_hdf5
-from elmore.compat import allennlp
+from elmore.compat import allennlp, simple_elmo
+from elmore.integrations import onnx
+from elmore.integrations.arrow import ArrowEmbedder
 from elmore.integrations.sklearn import ElmoVectorizer
 
 Embed = Callable[[list[str]], list[np.ndarray]]
@@ -133,6 +137,42 @@ def to_hdf5(folder: Path, output: Path) -> tuple[Path, Path]:
     return options, weights
 
 
+def open_simple_elmo(folder: Path) -> Embed:
+    model = simple_elmo.ElmoModel(stateful=False, device="cpu")
+    model.load(folder)
+
+    def embed(texts: list[str]) -> list[np.ndarray]:
+        tokens = [*map(elmore.tokenize, texts)]
+        rows = zip(model.get_elmo_vectors(tokens), tokens, strict=True)
+        return [row[: len(words)] for row, words in rows]
+
+    return embed
+
+
+def open_arrow(folder: Path) -> Embed:
+    """Open what Ray, Spark and Dask call."""
+    add_vectors = ArrowEmbedder(folder, layers="average", device="cpu")
+    add_vectors.embedder.refresh()  # one per process, which another test may have used
+
+    def embed(texts: list[str]) -> list[np.ndarray]:
+        rows = add_vectors(pa.table({"text": texts}))["vectors"].to_pylist()
+        return [np.array(row, np.float32).reshape(-1, add_vectors.embedder.dim) for row in rows]
+
+    return embed
+
+
+def open_onnx(folder: Path) -> Embed:
+    elmo = elmore.load(folder, device="cpu")
+    with TemporaryDirectory() as name:
+        session = onnxruntime.InferenceSession(onnx.export(Path(name) / "elmo.onnx", elmo).file)
+
+    def embed(texts: list[str]) -> list[np.ndarray]:
+        layers, mask = session.run(["layers", "mask"], {"ids": elmo.encode(texts).ids.numpy()})
+        return [x[words] for x, words in zip(layers.mean(axis=1), mask, strict=True)]
+
+    return embed
+
+
 def open_files(suffix: str) -> Callable[[Path], Embed]:
     def open_folder(folder: Path) -> Embed:
         elmo = elmore.load(folder, device="cpu")
@@ -166,6 +206,11 @@ WORD_DOORS = {
     "allennlp.Elmo": Door(open_allennlp, ROUNDING, ROUNDING),
     # In HDF5, the bias of the forget gate is lower by 1.
     "allennlp.ElmoEmbedder": Door(open_elmo_embedder, ROUNDING, ROUNDING),
+    # Runs the LSTMs over the boundary tokens of each sentence, in larger products of matrices.
+    "simple_elmo": Door(open_simple_elmo, ROUNDING, ROUNDING),
+    "Arrow": Door(open_arrow, surrogates=False),
+    # Other products of matrices, and other approximations of the exponential function.
+    "ONNX Runtime": Door(open_onnx, 1e-5, 1e-5),
 }
 FILES = {
     suffix: Door(open_files(suffix), surrogates=False)
