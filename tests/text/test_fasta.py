@@ -4,7 +4,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmore.errors import InputError
@@ -106,6 +106,7 @@ RESIDUES = st.text("ABCDEFGHIJKLMNOPQRSTUVWXYZ", min_size=1, max_size=200)
 IDS = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=20)
 
 
+@settings(deadline=None)
 @given(
     proteins=st.dictionaries(IDS, RESIDUES, min_size=1, max_size=8),
     width=st.integers(1, 80),
