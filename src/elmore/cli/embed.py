@@ -70,7 +70,7 @@ def embed(
     """
     if format_ == "fasta":
         if engine == "ray" or more or ray.given():
-            raise InputError("--engine ray embeds text, not FASTA files")
+            raise InputError("--format fasta takes one file, without --engine ray")
         if resume or carry_state:
             option = "--resume" if resume else "--carry-state"
             raise InputError(f"{option} is not available for FASTA files; it is for text")
