@@ -397,6 +397,8 @@ def _select(vectors: Float32[np.ndarray, "J W D"], layers: str | int) -> np.ndar
             return vectors[-1]
         case "average":
             return vectors.mean(axis=0)
+        case "sum":
+            return vectors.sum(axis=0)
         case _:
             return vectors[int(layers)]
 

@@ -48,7 +48,7 @@ class Client:
 
         Args:
             sentences: Strings, or lists of tokens.
-            layers: `all`, `top`, `average` or the number of a layer.
+            layers: `all`, `top`, `average`, `sum` or the number of a layer.
             model: Name of a model; by default the first one of the server.
             batch_size: Sentences per request.
         """

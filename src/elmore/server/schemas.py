@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-Layers = Literal["all", "top", "average"] | Annotated[int, Field(ge=0)]
+Layers = Literal["all", "top", "average", "sum"] | Annotated[int, Field(ge=0)]
 Layer = Literal["top", "average"] | Annotated[int, Field(ge=0)]
 
 
@@ -54,7 +54,9 @@ class Sentences(_ModelRequest):
 class EmbedRequest(Sentences):
     """Sentences, and the form of their vectors."""
 
-    layers: Layers = Field("all", description="All layers, the top one, their average, or one.")
+    layers: Layers = Field(
+        "all", description="All layers, the top one, their average, their sum, or one."
+    )
     pooling: Literal["none", "mean", "max"] = Field(
         "none", description="none: one vector per token; mean or max: one per sentence."
     )
