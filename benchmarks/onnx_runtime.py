@@ -1,6 +1,6 @@
 """Words per second in ONNX Runtime, relative to `Embedder.embed`, in one run on a CPU.
 
-Run as: python benchmarks/onnx_runtime.py [MODEL] [--threads N]
+Run as: python benchmarks/onnx_runtime.py [MODEL] [--threads N] [--sentences N]
 
 MODEL is a directory or the name of an installed model; by default the English one. Both embed the
 same tokenized sentences, one at a time and all at once. ONNX Runtime gets them sorted by length, in
@@ -20,17 +20,16 @@ import torch
 import elmore
 from elmore.integrations.onnx import export
 
-NUM_SENTENCES = 256
 ROUNDS = 3  # over both, because the speed of a shared machine varies
 BATCH_SIZE = 32
 
 
-def sample_sentences() -> list[list[str]]:
+def sample_sentences(number: int) -> list[list[str]]:
     """Return random sentences of about 26 words, with word frequencies by Zipf's law."""
     rng = random.Random(0)
     words = ["".join(rng.choices("etaoinshrdlu", k=rng.randint(1, 9))) for _ in range(5000)]
     weights = [1 / (rank + 1) for rank in range(len(words))]
-    lengths = [max(4, round(rng.gauss(26, 10))) for _ in range(NUM_SENTENCES)]
+    lengths = [max(4, round(rng.gauss(26, 10))) for _ in range(number)]
     return [rng.choices(words, weights, k=length) for length in lengths]
 
 
@@ -39,6 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", nargs="?", default="en")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--sentences", type=int, default=256)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     options = onnxruntime.SessionOptions()
@@ -57,7 +57,7 @@ def main() -> None:
         "embed": elmo.embed,
         "ONNX Runtime": run_onnx,
     }
-    sentences = sample_sentences()
+    sentences = sample_sentences(args.sentences)
     words = sum(map(len, sentences))
     print(f"{words:,} words, {args.threads} threads, onnxruntime {onnxruntime.__version__}")
     for how, size in (("all at once", len(sentences)), ("one at a time", 1)):
