@@ -247,7 +247,8 @@ class _Files(NamedTuple):
         dev: Path | str,
         test: Sequence[Path | str] | Path | str | None,
     ) -> "_Files":
-        files = cls(_paths("train", train), Path(_check_path("dev", dev)), _paths("test", test))
+        tests = [] if test is None else _paths("test", test)
+        files = cls(_paths("train", train), Path(_check_path("dev", dev)), tests)
         if not files.train:
             raise InputError("train: expected at least one file")
         names = files.test_names()
@@ -270,9 +271,9 @@ class _Files(NamedTuple):
         }
 
 
-def _paths(argument: str, value: Sequence[Path | str] | Path | str | None) -> list[Path]:
+def _paths(argument: str, value: Sequence[Path | str] | Path | str) -> list[Path]:
     """Return one path or several as a list."""
-    several = [] if value is None else [value] if isinstance(value, Path | str) else value
+    several = [value] if isinstance(value, Path | str) else value
     if not isinstance(several, Iterable):
         raise TypeError(f"{argument}: expected a path or a list of paths, got {value!r:.60}")
     return [Path(_check_path(argument, path)) for path in several]
