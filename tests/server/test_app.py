@@ -193,6 +193,7 @@ def test_models_are_listed(client: TestClient) -> None:
         ("embed", {"texts": "a"}, 422, "texts: Input should be a valid list"),
         ("embed", {"texts": []}, 422, "texts: List should have at least 1 item"),
         ("embed", {"texts": [7]}, 422, "texts.0: Input should be a valid string"),
+        ("embed", {"tokens": [["a", 7, 8], 9]}, 422, "tokens.0.1: Input should be a valid string"),
         ("embed", {"texts": ["a"], "layer": 1}, 422, "layer: Extra inputs are not permitted"),
         ("embed", {"texts": ["a"], "layers": 3}, 422, "layers must be all, top, average"),
         ("embed", {"texts": ["a"], "layers": True}, 422, "layers"),
@@ -227,6 +228,17 @@ def test_bodies_that_are_no_requests_are_refused(client: TestClient, body: bytes
     response = client.post("/v1/embed", content=body, headers={"Content-Type": "application/json"})
     assert response.status_code == (400 if body == b"\xff" else 422)
     assert response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "field"), [("embed", "texts"), ("embed", "tokens"), ("tokenize", "texts")]
+)
+def test_only_the_first_invalid_item_of_a_list_is_described(
+    client: TestClient, path: str, field: str
+) -> None:
+    detail = client.post(f"/v1/{path}", json={field: [7, 8, 9]}).json()["detail"]
+    assert f"{field}.0" in detail
+    assert f"{field}.1" not in detail
 
 
 def test_large_bodies_are_refused_whether_announced_or_not(client: TestClient) -> None:
