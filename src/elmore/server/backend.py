@@ -262,14 +262,14 @@ class LoadedModel:
         second: Float32[np.ndarray, "J W D"],
     ) -> dict[str, Any]:
         a, b = self._find(request.first), self._find(request.second)
-        cosines = np.einsum("jvd,jwd->jvw", unit(first), unit(second))
-        average = unit(first[:, a.position].mean(0)) @ unit(second[:, b.position].mean(0))
+        x, y = first[:, a.position], second[:, b.position]  # (J, D)
+        matrix = unit(first) @ unit(second).swapaxes(1, 2) if request.matrix else None
         return {
             "first": _as_dict(a),
             "second": _as_dict(b),
-            "layers": cosines[:, a.position, b.position].tolist(),
-            "average": float(average),
-            "matrix": np.ascontiguousarray(cosines) if request.matrix else None,
+            "layers": (unit(x) * unit(y)).sum(axis=-1).tolist(),
+            "average": float(unit(x.mean(axis=0)) @ unit(y.mean(axis=0))),
+            "matrix": matrix,
         }
 
     def _require_corpus(self) -> Corpus:
