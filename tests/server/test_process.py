@@ -18,8 +18,9 @@ import elmore
 from elmore.embedder import Embedder
 from elmore.server.backend import SAMPLE_CORPUS
 from elmore.server.client import Client
+from elmore.server.run import serve
 from elmore.server.setup import Setup, parse_corpora, parse_names, read_token
-from elmore.server.worker import Worker
+from elmore.server.worker import Worker, WorkerDiedError
 from tests.cli.conftest import assert_rejected, run  # noqa: F401
 
 TOKEN = "t" * 32
@@ -88,6 +89,7 @@ def test_invalid_options_are_rejected_before_anything_is_loaded(run, tmp_path: P
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert_rejected(run("serve", "--port", port), "Address already in use")
+    assert_rejected(run("serve", "--port", "65536"), "port must be from 0 to 65535, got 65536")
     assert_rejected(run("serve", "--task", "a=x", "--task", "a=y"), "two are called a")
     assert_rejected(run("serve", "--max-tokens", "0"), "max_tokens must be positive")
     (tmp_path / "token").write_text("short")
@@ -97,6 +99,28 @@ def test_invalid_options_are_rejected_before_anything_is_loaded(run, tmp_path: P
 def test_a_worker_reports_what_it_cannot_load(setup: Setup) -> None:
     with pytest.raises(elmore.InputError, match="corpus of ko: there is no such model"):
         Worker(replace(setup, corpora={"ko": "x"})).start()
+
+
+def test_workers_are_stopped_if_one_cannot_be_started(setup: Setup, monkeypatch) -> None:
+    stopped = []
+
+    def start(worker: Worker) -> None:
+        raise WorkerDiedError
+
+    monkeypatch.setattr(Worker, "start", start)
+    monkeypatch.setattr(Worker, "stop", lambda worker: stopped.append(worker))
+    with pytest.raises(elmore.InputError, match="a worker ended while it loaded the models"):
+        serve(setup, port=0, workers=2)
+    assert len(stopped) == 2
+
+
+def test_the_address_that_is_listened_on_is_an_accepted_host(setup: Setup, monkeypatch) -> None:
+    apps: list[dict] = []
+    monkeypatch.setattr(Worker, "start", lambda _: {"models": [], "tasks": []})
+    monkeypatch.setattr("elmore.server.app.create_app", lambda *_, **options: apps.append(options))
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
+    serve(setup, host="127.0.0.2", port=0)
+    assert "127.0.0.2" in apps[0]["hosts"]
 
 
 def test_names_of_models_tasks_and_corpora() -> None:

@@ -31,7 +31,7 @@ def serve(
         on_ready: Called with the address, such as http://127.0.0.1:8000, once it accepts requests.
 
     Raises:
-        InputError: If something cannot be loaded.
+        InputError: If something cannot be loaded, or an argument is invalid.
         OSError: If the port is taken.
         MissingExtraError: If the packages of the extra `serve` are not installed.
     """
@@ -43,10 +43,12 @@ def serve(
 
     if workers < 1:
         raise InputError(f"workers must be at least 1, got {workers}")
+    if not 0 <= port <= 65535:
+        raise InputError(f"port must be from 0 to 65535, got {port}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=1024)
+    pool = [Worker(setup) for _ in range(workers)]
     try:
-        pool = [Worker(setup) for _ in range(workers)]
         with ThreadPoolExecutor(workers) as threads:
             loaded, *_ = threads.map(Worker.start, pool)
         app = create_app(
@@ -54,7 +56,7 @@ def serve(
             loaded,
             setup.limits,
             token=token,
-            hosts=["localhost", "127.0.0.1", "[::1]"] if is_loopback(host) else None,
+            hosts=["localhost", "127.0.0.1", "[::1]", host] if is_loopback(host) else None,
         )
         config = uvicorn.Config(
             app,
@@ -72,6 +74,8 @@ def serve(
         pass  # uvicorn raises the signal again once it has shut down
     finally:
         listener.close()
+        for worker in pool:  # if another one could not be started, or the app failed
+            worker.stop()
 
 
 def is_loopback(host: str) -> bool:
