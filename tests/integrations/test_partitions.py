@@ -1,9 +1,11 @@
 """Partitions of a corpus. Oracles: `Embedder.embed`; the rows, bytes and times of files."""
 
+import bz2
 import gzip
 import json
 import lzma
 import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ from elmore.integrations.partitions import (
     PartitionEmbedder,
     find_partitions,
     open_output,
+    open_partition,
     run_settings,
 )
 
@@ -171,6 +174,17 @@ def test_output_of_an_input_that_changed_is_kept(folder: Path, parts: Path, tmp_
     assert embed(parts / "three.jsonl").rows == 1
 
 
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zst"])
+def test_jsonl_is_read_in_all_compressed_formats(tmp_path: Path, suffix: str) -> None:
+    lines = b'{"text": "Banks fail"}\n{"text": ""}\n'
+    compress = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
+    compressed = compress.get(suffix, partial(pa.compress, codec="zstd", asbytes=True))(lines)
+    file = tmp_path / f"a.jsonl{suffix}"
+    file.write_bytes(compressed)
+    batches = open_partition(file).batches
+    assert pa.Table.from_batches(batches).to_pydict() == {"text": ["Banks fail", ""]}
+
+
 @pytest.mark.parametrize("name", ["a.parquet", "a.txt", "a.txt.xz"])
 def test_empty_partition_has_an_empty_output(folder: Path, tmp_path: Path, name: str) -> None:
     file = tmp_path / name
@@ -192,6 +206,7 @@ def test_empty_partition_has_an_empty_output(folder: Path, tmp_path: Path, name:
         ("a.parquet", b"PAR1 is not enough", "a.parquet"),
         ("a.txt", b"fine\n\xff\n", "line 2: byte 0xff"),
         ("a.txt.gz", gzip.compress(b"a line\n" * 9999)[:-20], "damaged .gz file"),
+        ("a.jsonl.xz", lzma.compress(b'{"text": "a"}\n' * 9999)[:-20], "damaged .xz file"),
         ("a.jsonl", b'{"text": "a"}\n{"text": 1}\n', "a.jsonl"),
         ("a.jsonl", b'{"text": "a"}\nnot JSON\n', "a.jsonl"),
         ("a.jsonl", b"", "a.jsonl"),

@@ -7,9 +7,10 @@ input. So whoever embeds a partition finds out by itself whether this was done b
 """
 
 import json
+import lzma
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from glob import glob
 from itertools import count, islice
 from pathlib import Path
@@ -306,7 +307,12 @@ def _open_parquet(path: Path, _: bool) -> Opened:
 
 def _open_json(path: Path, _: bool) -> Opened:
     options = pa.json.ReadOptions(block_size=_READ_BYTES)  # also the longest line
-    table = pa.json.read_json(path, read_options=options)
+    try:
+        # Arrow decompresses all others by itself.
+        with lzma.open(path) if path.suffix == ".xz" else nullcontext(path) as source:
+            table = pa.json.read_json(source, read_options=options)
+    except (EOFError, lzma.LZMAError) as error:
+        raise InputError(f"damaged .xz file ({error})") from error
     return Opened(table.schema, iter(table.to_batches(_ROWS)))
 
 
