@@ -98,6 +98,26 @@ def load(
     )
 
 
+def get_embedder(
+    model: "Embedder | Path | str | None", options: Mapping[str, Any], **defaults: Any
+) -> "Embedder":
+    """Return an `Embedder` as it is; load any other model.
+
+    Args:
+        model: What `load` takes, or an `Embedder`.
+        options: The other arguments of `load`.
+        defaults: Arguments of `load` that are used unless `options` has them.
+
+    Raises:
+        InputError: If there are options for an `Embedder`, or see `load`.
+    """
+    if isinstance(model, Path | str | None):
+        return load(model, **{**defaults, **options})
+    if names := [name for name, value in options.items() if value is not None]:
+        raise InputError(f"an Embedder is loaded already; pass {', '.join(names)} to load")
+    return model
+
+
 class Embedder:
     """A frozen biLM that embeds strings or token lists and returns numpy arrays.
 

@@ -7,10 +7,11 @@ from typing import Any, Literal, NamedTuple
 
 from elmore.analysis.neighbors import Occurrence
 from elmore.atomic import atomic_folder, lock, refuse_existing
-from elmore.embedder import Embedder, check_layer, load
+from elmore.embedder import Embedder, check_layer, get_embedder
 from elmore.errors import InputError
 from elmore.text.lines import read_lines
 from elmore.text.tokenize import get_tokenizer
+from elmore.vectors.embed_file import model_files
 from elmore.vectors.parts import Progress
 
 VECTORS, METADATA, CONFIG = "vectors.tsv", "metadata.tsv", "projector_config.pbtxt"
@@ -65,15 +66,11 @@ def export_projector(
     text, output = Path(text), Path(output)
     if max_words < 1:
         raise InputError(f"max_words must be at least 1, got {max_words}")
-    inputs = [text, *(load_options.get(name) for name in ("options", "vocab"))]
-    if isinstance(model, Path | str):
-        inputs.append(model)
-    elif model is not None and load_options:
-        raise InputError(f"an Embedder is loaded already; pass {', '.join(load_options)} to load")
+    inputs = [text, *model_files(model, load_options)]
     contents = (VECTORS, METADATA, CONFIG)
     with lock(output):
         refuse_existing(output, overwrite=overwrite, contents=contents, inputs=inputs)
-        elmo = model if isinstance(model, Embedder) else load(model, **load_options)
+        elmo = get_embedder(model, load_options)
         check_layer(layer, elmo.num_layers)
         tokenize = get_tokenizer(elmo.tokenizer, elmo.language)
         lines = map(tokenize, read_lines(text, replace_invalid=replace_invalid))

@@ -14,6 +14,7 @@ import numpy as np
 import elmore
 from elmore.errors import InputError
 from elmore.text.fasta import Protein, check_id_options, read_fasta
+from elmore.vectors.embed_file import model_files
 from elmore.vectors.keyed import check_key, check_keyed, write_keyed
 from elmore.vectors.parts import Progress
 from elmore.vectors.rows import Dtype
@@ -88,8 +89,7 @@ def embed_fasta(
         if load_options.get(name) is not None:
             raise InputError(f"{name} is for text; in a FASTA file, each residue is a token")
     check_id_options(id_field, split_char)
-    files = [load_options.get(name) for name in ("options", "vocab")]
-    inputs = (fasta, model if isinstance(model, Path | str) else None, *files)
+    inputs = [fasta, *model_files(model, load_options)]
     check_keyed(output, overwrite=overwrite, inputs=inputs)
     if output.suffix == ".npy" and not per_protein:
         raise InputError(
@@ -107,23 +107,20 @@ def embed_fasta(
             raise InputError(
                 f"{fasta}, line {protein.line}: {error}. Choose another field, or another format."
             ) from None
-    if isinstance(model, Path | str):
-        from elmore.embedder import load  # PyTorch, once the files are checked
+    from elmore.embedder import get_embedder  # PyTorch, once the files are checked
 
-        model = load(model, **load_options)
-    elif names := [name for name, value in load_options.items() if value is not None]:
-        raise InputError(f"an Embedder is loaded already; pass {', '.join(names)} to load")
+    embedder = get_embedder(model, load_options)
     began = time.monotonic()
-    arrays = embed_proteins(model, proteins, layers=layers, per_protein=per_protein, dtype=dtype)
+    arrays = embed_proteins(embedder, proteins, layers=layers, per_protein=per_protein, dtype=dtype)
     write_keyed(
         output,
         arrays if progress is None else progress(arrays, "proteins embedded"),
         settings={
             "elmore_version": elmore.__version__,
-            "weights_hash": model.weights_hash,
+            "weights_hash": embedder.weights_hash,
             "layers": layers,
             "per_protein": per_protein,
-            "precision": model.precision,
+            "precision": embedder.precision,
             "dtype": dtype,
         },
         order=[protein.id for protein in proteins],

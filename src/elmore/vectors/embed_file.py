@@ -3,7 +3,7 @@
 import time
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import islice
 from os import PathLike
@@ -82,18 +82,12 @@ def embed_file(
     if resume and carry_state:
         raise InputError("carry_state rules out resume: an interrupted run does not save its state")
     _check_text(text)
-    files = [load_options.get(name) for name in ("options", "vocab")]
-    inputs = (text, model if isinstance(model, Path | str) else None, *files)
-    refuse_existing(output, overwrite=True, inputs=inputs)
+    refuse_existing(output, overwrite=True, inputs=[text, *model_files(model, load_options)])
     check_output(output, settings, resume=resume, overwrite=overwrite)
-    if isinstance(model, Path | str | None):
-        from elmore.embedder import load  # PyTorch, once the files are checked
+    from elmore.embedder import get_embedder  # PyTorch, once the files are checked
 
-        model = load(model, **load_options)
-    elif load_options:
-        names = ", ".join(load_options)
-        raise InputError(f"an Embedder is loaded already; pass {names} to load")
-    embedder, words, began = model, 0, time.monotonic()
+    embedder = get_embedder(model, load_options)
+    words, began = 0, time.monotonic()
     settings |= model_settings(embedder)
 
     def rows_after(saved: Saved) -> Iterator[tuple[VectorRow, Saved]]:
@@ -124,6 +118,14 @@ def embed_file(
         progress=progress,
     )
     return EmbeddedFile(output, sentences, words, time.monotonic() - began)
+
+
+def model_files(
+    model: "Embedder | Path | str | None", load_options: Mapping[str, Any]
+) -> list[Path | str]:
+    """Return the files and folders that `load` would read, which no output may replace."""
+    names = [model, *(load_options.get(name) for name in ("options", "vocab"))]
+    return [name for name in names if isinstance(name, Path | str)]
 
 
 def model_settings(embedder: "Embedder") -> dict[str, Any]:

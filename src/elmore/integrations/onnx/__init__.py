@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import elmore
 from elmore.atomic import atomic_file, lock, refuse_existing
 from elmore.checkpoint.hash import hash_weights, hash_words
-from elmore.embedder import Embedder, load
+from elmore.embedder import Embedder, get_embedder
 from elmore.errors import InputError, require
 from elmore.integrations.onnx.graph import PRODUCER, build_model
+from elmore.vectors.embed_file import model_files
 
 _MAX_BYTES = 2**31 - 2**20  # of a protobuf message, less some space for the graph
 
@@ -58,14 +59,14 @@ def export(
     output = Path(output)
     if output.suffix != ".onnx":
         raise InputError(f"{output}: expected a name that ends in .onnx")
-    inputs = [load_options.get(name) for name in ("options", "vocab")]
-    if isinstance(model, Path | str):
-        inputs.append(model)
-    elif model is not None and load_options:
-        raise InputError(f"an Embedder is loaded already; pass {', '.join(load_options)} to load")
     with lock(output):
-        refuse_existing(output, overwrite=overwrite, inputs=inputs, is_own=_is_exported)
-        elmo = model if isinstance(model, Embedder) else load(model, device="cpu", **load_options)
+        refuse_existing(
+            output,
+            overwrite=overwrite,
+            inputs=model_files(model, load_options),
+            is_own=_is_exported,
+        )
+        elmo = get_embedder(model, load_options, device="cpu")
         size = sum(4 * weights.numel() for weights in elmo.bilm.parameters())
         if size > _MAX_BYTES:
             raise InputError(

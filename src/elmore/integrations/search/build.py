@@ -21,7 +21,7 @@ from jaxtyping import Float32
 import elmore
 from elmore.analysis.neighbors import ExactSearch, Occurrence, query_vectors, unit
 from elmore.atomic import atomic_folder, lock, refuse_existing
-from elmore.embedder import Embedder, check_layer, load
+from elmore.embedder import Embedder, check_layer, get_embedder
 from elmore.errors import InputError, require
 from elmore.integrations.search.index import WordIndex
 from elmore.integrations.search.manifest import (
@@ -36,6 +36,7 @@ from elmore.integrations.search.manifest import (
 from elmore.integrations.search.sentences import SentenceFile, write_sentences
 from elmore.text.lines import read_lines
 from elmore.text.tokenize import get_tokenizer
+from elmore.vectors.embed_file import model_files
 from elmore.vectors.parts import Progress
 
 _MAX_FLAT, _MAX_SQ8 = 50_000, 20_000_000  # words
@@ -90,14 +91,10 @@ def build_index(
     text, output = Path(text), Path(output)
     if kind not in (None, *_CANDIDATES):
         raise InputError(f"kind must be flat, ivf-sq8 or ivf-pq, got {kind!r}")
-    inputs = [text, *(load_options.get(name) for name in ("options", "vocab"))]
-    if isinstance(model, Path | str):
-        inputs.append(model)
-    elif model is not None and load_options:
-        raise InputError(f"an Embedder is loaded already; pass {', '.join(load_options)} to load")
+    inputs = [text, *model_files(model, load_options)]
     with lock(output):
         refuse_existing(output, overwrite=overwrite, contents=FILES, inputs=inputs)
-        embedder = model if isinstance(model, Embedder) else load(model, **load_options)
+        embedder = get_embedder(model, load_options)
         check_layer(layer, embedder.num_layers)
         with atomic_folder(output) as folder:
             tokenize = get_tokenizer(embedder.tokenizer, embedder.language)
