@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from elmore.server.batching import BATCH_WORDS, BusyError, Queue
 from elmore.server.messages import Answer, Batch
@@ -126,8 +127,11 @@ def test_a_batch_is_computed_again_if_its_worker_dies() -> None:
     assert worker.starts == 1
 
 
-def test_a_batch_that_ends_two_workers_is_given_up_and_the_next_is_computed() -> None:
-    worker = Scripted(failures=2)
+@pytest.mark.parametrize("error", [WorkerDiedError, ValueError])
+def test_a_batch_that_ends_two_workers_is_given_up_and_the_next_is_computed(
+    error: type[Exception],
+) -> None:
+    worker = Scripted(failures=2, error=error)
 
     async def main(queue: Queue) -> list[Any]:
         return [*await submit(queue, "poison"), *await submit(queue, "good"), queue.ready]

@@ -128,16 +128,21 @@ class Queue:
                         Batch(batch[0].kind, batch[0].name, requests),
                         self._limits.time_limit,
                     )
-                except (WorkerDiedError, TimeoutError) as error:
-                    await self._replace(worker)
-                    # A batch that ended its worker twice is not tried again, nor a slow one.
-                    if attempt == 2 or isinstance(error, TimeoutError):
-                        _fail(batch, error)
-                        break
-                else:
                     for item, answer in zip(batch, answers, strict=True):
                         if not item.answer.done():  # the client may have disconnected
                             item.answer.set_result(answer)
+                except Exception as error:  # also a bug must not end this loop
+                    if not isinstance(error, WorkerDiedError | TimeoutError):
+                        logger.exception("a worker failed in an unexpected way")
+                    await self._replace(worker)
+                    # A slow batch is not tried again, nor one that ended its worker twice.
+                    if isinstance(error, TimeoutError):
+                        _fail(batch, error)
+                        break
+                    if attempt == 2:
+                        _fail(batch, WorkerDiedError())
+                        break
+                else:
                     words = sum(item.words for item in batch)
                     self._measure(words, time.monotonic() - started)
                     break
