@@ -136,6 +136,14 @@ def test_unusable_transformers_are_rejected(folder: Path, tmp_path: Path, conll:
     (empty / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(InputError, match="are damaged"):
         TransformerEncoder(empty)
+    unpadded = tmp_path / "unpadded"
+    shutil.copytree(folder, unpadded)
+    (unpadded / "special_tokens_map.json").unlink(missing_ok=True)
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    settings.pop("pad_token")
+    (unpadded / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(InputError, match="has no padding token"):
+        TransformerEncoder(unpadded)
 
 
 @pytest.mark.parametrize("change", [{"hidden_size": 16}, {"num_hidden_layers": 3}])

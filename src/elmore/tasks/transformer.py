@@ -90,6 +90,8 @@ class TransformerEncoder:
             raise InputError(f"{path} cannot be loaded as a transformer: {reason}") from error
         if not self._tokenizer.is_fast:
             raise InputError(f"{path} has no fast tokenizer, which knows the word of a subword")
+        if self._tokenizer.pad_token is None:
+            raise InputError(f"the tokenizer in {path} has no padding token, which batches need")
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         self._model: Any = model.to(self.device, dtype).eval().requires_grad_(False)
         longest = getattr(model.config, "max_position_embeddings", self._tokenizer.model_max_length)
