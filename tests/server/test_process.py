@@ -16,7 +16,7 @@ import pytest
 
 import elmore
 from elmore.embedder import Embedder
-from elmore.server.backend import SAMPLE_CORPUS
+from elmore.server.backend import SAMPLE_CORPUS, Backend
 from elmore.server.client import Client
 from elmore.server.run import serve
 from elmore.server.setup import Setup, parse_corpora, parse_names, read_token
@@ -101,6 +101,16 @@ def test_a_worker_reports_what_it_cannot_load(setup: Setup) -> None:
         Worker(replace(setup, corpora={"ko": "x"})).start()
 
 
+def test_a_corpus_that_cannot_be_searched_is_logged(setup: Setup, tmp_path: Path, caplog) -> None:
+    (tmp_path / "blank.txt").write_text("\n\n")
+    name = next(iter(setup.models))
+    own = replace(setup, tasks={}, corpora={name: str(tmp_path / "blank.txt")})
+    model = Backend(own).models[name]
+    with pytest.raises(elmore.InputError, match="found no words"):
+        model.wait_for_corpus()
+    assert "neighbors cannot be searched in" in caplog.text
+
+
 def test_workers_are_stopped_if_one_cannot_be_started(setup: Setup, monkeypatch) -> None:
     stopped = []
 
@@ -124,8 +134,9 @@ def test_the_address_that_is_listened_on_is_an_accepted_host(setup: Setup, monke
 
 
 def test_names_of_models_tasks_and_corpora() -> None:
-    assert parse_names(["runs/ner", "x=runs/y=z", "en"]) == {
+    assert parse_names(["runs/ner", "runs/lr=1/srl", "x=runs/y=z", "en"]) == {
         "ner": "runs/ner",
+        "srl": "runs/lr=1/srl",
         "x": "runs/y=z",
         "en": "en",
     }
@@ -133,6 +144,10 @@ def test_names_of_models_tasks_and_corpora() -> None:
         parse_names(["=x"])
     models = {"en": "en", "ko": "ko"}
     assert parse_corpora(["a.txt", "ko=b.txt"], models) == {"en": "a.txt", "ko": "b.txt"}
+    with pytest.raises(elmore.InputError, match=r"a\.txt and b\.txt are both for en"):
+        parse_corpora(["a.txt", "en=b.txt"], models)
+    with pytest.raises(elmore.InputError, match="expected MODEL=FILE or a file"):
+        parse_corpora(["en="], models)
 
 
 def test_tokens_are_one_long_word(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 J layers, W words, D dim.
 """
 
+import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -38,6 +39,8 @@ from elmore.text.tokenize import get_tokenizer
 
 SAMPLE_CORPUS = Path(__file__).with_name("corpus.txt")
 """English sentences; those of examples/corpus.txt."""
+
+logger = logging.getLogger("elmore.server")
 
 _MARKERS = {BOW: "BOW", EOW: "EOW", PAD: "PAD"}
 
@@ -144,7 +147,7 @@ class LoadedModel:
             self._corpus_sentences = len(lines)
             # In the background, as other requests need not wait for it.
             pool = ThreadPoolExecutor(1)
-            self._corpus = pool.submit(Corpus, self.embedder, lines)
+            self._corpus = pool.submit(_embed_corpus, self.embedder, path, lines)
             pool.shutdown(wait=False)
 
     def wait_for_corpus(self) -> None:
@@ -358,6 +361,15 @@ class LoadedModel:
             return None
         encoder.highways = torch.nn.Sequential()  # not needed here, and most of its memory
         return encoder
+
+
+def _embed_corpus(embedder: Embedder, path: str, lines: list[str]) -> Corpus:
+    try:
+        return Corpus(embedder, lines)
+    except Exception as error:
+        # Clients are told the reason, but only the operator of the server can choose another file.
+        logger.error("neighbors cannot be searched in %s: %s", path, error)
+        raise
 
 
 def _load_task(folder: str, embedders: Sequence[Embedder], setup: Setup) -> TrainedTask:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 import numpy as np
@@ -83,7 +84,7 @@ class Client:
 
     def predict(self, task: str, inputs: Sequence[str | dict[str, str]]) -> list[dict[str, Any]]:
         """Return the predictions of a trained task; see `elmore predict`."""
-        return self._call(f"/v1/tasks/{task}", {"inputs": [*inputs]})["predictions"]
+        return self._call(f"/v1/tasks/{quote(task, safe='')}", {"inputs": [*inputs]})["predictions"]
 
     def models(self) -> dict[str, Any]:
         """Return the models, tasks and limits of the server."""

@@ -88,9 +88,8 @@ def parse_names(values: Iterable[str]) -> dict[str, str]:
     """
     sources: dict[str, str] = {}
     for value in values:
-        name, separator, source = value.partition("=")
-        if not separator:
-            name, source = PurePath(value).name, value
+        name, source = _split(value)
+        name = PurePath(value).name if name is None else name
         if not name or not source:
             raise InputError(f"expected NAME=PATH or a path, got {value!r}")
         if name in sources:
@@ -100,10 +99,28 @@ def parse_names(values: Iterable[str]) -> dict[str, str]:
 
 
 def parse_corpora(values: Iterable[str], models: Mapping[str, str]) -> dict[str, str]:
-    """Map models to corpora, given as MODEL=FILE or, for the first model, as FILE."""
-    first = next(iter(models))
-    named = (value.partition("=") for value in values)
-    return {name if file else first: file or name for name, _, file in named}
+    """Map models to corpora, given as MODEL=FILE or, for the first model, as FILE.
+
+    Raises:
+        InputError: If a model has two corpora.
+    """
+    corpora: dict[str, str] = {}
+    for value in values:
+        name, file = _split(value)
+        name = next(iter(models)) if name is None else name
+        if not name or not file:
+            raise InputError(f"expected MODEL=FILE or a file, got {value!r}")
+        if name in corpora:
+            raise InputError(f"{corpora[name]} and {file} are both for {name}; expected one corpus")
+        corpora[name] = file
+    return corpora
+
+
+def _split(value: str) -> tuple[str | None, str]:
+    """Return the name and the path in NAME=PATH; a path alone has no name."""
+    name, separator, path = value.partition("=")
+    is_path = not separator or "/" in name  # also runs/lr=0.1/ner
+    return (None, value) if is_path else (name, path)
 
 
 def read_token(path: Path) -> str:
