@@ -22,7 +22,7 @@ from elmore.analysis.neighbors import Occurrence, parse_query, unit
 from elmore.analysis.senses import project
 from elmore.bilm.token_encoder import CharEncoder
 from elmore.checkpoint.pretrained import find_model, read_pretrained
-from elmore.embedder import Embedder, check_layer, check_layers
+from elmore.embedder import Embedder, check_layer, check_layers, select_layers
 from elmore.embedder import load as load_embedder
 from elmore.errors import InputError
 from elmore.inference.batches import Embedded
@@ -220,7 +220,8 @@ class LoadedModel:
         try:
             match request:
                 case schemas.EmbedRequest():
-                    chosen = [_select(array, request.layers) for array in arrays]
+                    layers = request.layers
+                    chosen = [select_layers(torch.from_numpy(a), layers).numpy() for a in arrays]
                     embedded = list(map(Embedded, sentences, chosen))
                     return embedded_sentences(request, self.name, embedded)
                 case schemas.SimilarityRequest():
@@ -399,20 +400,6 @@ def _as_dict(occurrence: Occurrence) -> dict[str, Any]:
         "position": occurrence.position,
         "tokens": occurrence.tokens,
     }
-
-
-def _select(vectors: Float32[np.ndarray, "J W D"], layers: str | int) -> np.ndarray:
-    match layers:
-        case "all":
-            return vectors
-        case "top":
-            return vectors[-1]
-        case "average":
-            return vectors.mean(axis=0)
-        case "sum":
-            return vectors.sum(axis=0)
-        case _:
-            return vectors[int(layers)]
 
 
 def _describe_ids(ids: Sequence[int], word: str) -> list[dict[str, Any]]:
