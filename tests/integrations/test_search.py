@@ -205,6 +205,10 @@ def test_damaged_index_is_refused(flat: BuiltIndex, tmp_path: Path) -> None:
     part.write_bytes(b"x" * len(good))
     with pytest.raises(InputError, match="is not readable"):
         WordIndex(folder)
+    sentences = folder / "sentences.arrow"
+    sentences.write_bytes(b"x" * sentences.stat().st_size)
+    with pytest.raises(InputError, match=r"sentences\.arrow is not readable"):
+        WordIndex(folder)
     part.unlink()
     with pytest.raises(InputError, match="is missing or damaged"):
         WordIndex(folder)

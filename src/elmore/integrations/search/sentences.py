@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from elmore.errors import InputError
+
 _SCHEMA = pa.schema({"first_word": pa.int64(), "tokens": pa.list_(pa.string())})
 _BATCH_SENTENCES = 1024
 
@@ -32,7 +34,10 @@ class SentenceFile:
     """Sentences by their number, and words by theirs. Nothing is read until it is needed."""
 
     def __init__(self, path: Path) -> None:
-        self._file = pa.ipc.open_file(pa.memory_map(str(path)))
+        try:
+            self._file = pa.ipc.open_file(pa.memory_map(str(path)))
+        except pa.ArrowInvalid as error:
+            raise InputError(f"{path} is not readable; build the index again") from error
         batches = range(self._file.num_record_batches)
         self._first_words = [self._batch(i)["first_word"][0].as_py() for i in batches]
         self._size = sum(self._batch(i).num_rows for i in batches)
