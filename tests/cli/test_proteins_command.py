@@ -64,7 +64,10 @@ def test_command_reads_standard_input(folder: Path) -> None:
         (("--format", "fasta", "--resume"), "--resume is not available for FASTA files"),
         (("--format", "fasta", "--carry-state"), "--carry-state is not available for FASTA files"),
         (("q.fasta", "--format", "fasta"), "--format fasta takes one file, without --engine ray"),
-        (("--format", "fasta", "--engine", "ray"), "--format fasta takes one file, without --engine ray"),
+        (
+            ("--format", "fasta", "--engine", "ray"),
+            "--format fasta takes one file, without --engine ray",
+        ),
         (("--format", "fasta", "--id-field", 5), "p.fasta, line 1: no field 5"),
         (("--format", "fasta", "--tokenizer", "moses"), "tokenizer is for text"),
         (("--per-protein",), "are for FASTA files: add --format fasta"),
