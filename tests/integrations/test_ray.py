@@ -300,7 +300,7 @@ def test_invalid_options_are_rejected_before_ray_is_started(
         (["parts/*.txt", "-o", "parts"], "has input files. Choose another output folder"),
         (["parts/*.txt", "-o", "full"], "elmore did not write it"),
         (["parts/*.txt", "-o", "out", "--column", "words"], "no column 'words'"),
-        (["parts/*.txt", "-o", "out", "--overwrite"], "overwrite and carry_state do not work"),
+        (["parts/*.txt", "-o", "out", "--overwrite"], "not available with --engine ray"),
     ],
 )
 def test_command_rejects_invalid_input(

@@ -1,5 +1,6 @@
 """Vector file formats. Oracles: pyarrow, h5py and NumPy, which read the files without elmore."""
 
+import gc
 import json
 import random
 import re
@@ -205,10 +206,11 @@ def test_arrow_is_read_without_copies(tmp_path: Path) -> None:
     form = VectorForm(3, 4, "float16")
     rows = make_rows([["He", "sat"], ["."]], form)
     path = write(tmp_path / "v.arrow", [rows], form)
+    gc.collect()
     before = pa.total_allocated_bytes()
     batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
     values = values_of(batch)
-    assert pa.total_allocated_bytes() == before
+    assert pa.total_allocated_bytes() <= before
     with path.open("rb+") as file:  # a view sees changes of the file
         file.seek(path.read_bytes().index(values.tobytes()))
         file.write(np.float16(42).tobytes())

@@ -92,7 +92,10 @@ def embed(
         )
     if engine == "ray":
         if overwrite or carry_state:
-            raise InputError("overwrite and carry_state do not work with Ray")
+            raise InputError(
+                "--overwrite and --carry-state are not available with --engine ray; to start over, "
+                "choose another output folder"
+            )
         embed_with_ray(
             [text, *more],
             output,
