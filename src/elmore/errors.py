@@ -15,6 +15,12 @@ class MissingExtraError(ImportError):
     """A feature needs an optional package that is not installed."""
 
 
+def describe_os_error(error: OSError) -> str:
+    """Return the file and what is wrong with it, such as `x.txt: No such file or directory`."""
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}"
+
+
 def require(module: str, *, extra: str) -> Any:
     """Import an optional package.
 

@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -182,7 +183,8 @@ def test_models_are_listed(client: TestClient) -> None:
     body = client.get("/v1/models").json()
     assert [model["name"] for model in body["models"]] == ["tiny"]
     assert [(t["name"], t["elmo"]) for t in body["tasks"]] == [("ner", True), ("plain", False)]
-    assert body["limits"]["max_tokens"] == LIMITS.max_tokens
+    assert body["limits"] == asdict(LIMITS)
+    assert isinstance(body["limits"]["max_tokens"], int)
 
 
 @pytest.mark.parametrize(
@@ -195,8 +197,14 @@ def test_models_are_listed(client: TestClient) -> None:
         ("embed", {"texts": [7]}, 422, "texts.0: Input should be a valid string"),
         ("embed", {"texts": ["a"], "layer": 1}, 422, "layer: Extra inputs are not permitted"),
         ("embed", {"texts": ["a"], "layers": 3}, 422, "layers must be all, top, average"),
-        ("embed", {"texts": ["a"], "layers": True}, 422, "layers"),
-        ("embed", {"texts": ["a"], "model": "../x"}, 404, "expected a model of tiny"),
+        ("embed", {"texts": ["a"], "layers": True}, 422, "layers: expected all, top, average, sum"),
+        (
+            "neighbors",
+            {"word": {"text": "[a]"}, "layer": "all"},
+            422,
+            "layer: expected top, average",
+        ),
+        ("embed", {"texts": ["a"], "model": "../x"}, 404, "no model '../x'; loaded: tiny"),
         ("embed", {"texts": ["a"] * 9}, 422, "expected up to 8 sentences, got 9"),
         ("embed", {"texts": ["a" * 2001]}, 422, "expected up to 2,000 characters in all"),
         ("embed", {"texts": ["a " * 101]}, 422, "sentences of up to 100 tokens, got one of 101"),
@@ -221,12 +229,30 @@ def test_invalid_requests_are_explained(
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b"\xff", b"null", b'{"texts": ["\\ud800"]}', b'{"texts": [NaN]}']
+    ("body", "status", "message"),
+    [
+        (b"", 422, "expected a JSON object"),
+        (b"{", 422, "the body is not valid JSON: Expecting property name"),
+        (b"[]", 422, "expected a JSON object"),
+        (b"\xff", 400, ""),
+        (b"null", 422, "expected a JSON object"),
+        (b'{"texts": ["\\ud800"]}', 422, "texts.0: expected Unicode text, got a lone surrogate"),
+        (b'{"texts": [NaN]}', 422, "texts.0: Input should be a valid string"),
+    ],
 )
-def test_bodies_that_are_no_requests_are_refused(client: TestClient, body: bytes) -> None:
+def test_bodies_that_are_no_requests_are_refused(
+    client: TestClient, body: bytes, status: int, message: str
+) -> None:
     response = client.post("/v1/embed", content=body, headers={"Content-Type": "application/json"})
-    assert response.status_code == (400 if body == b"\xff" else 422)
-    assert response.json()["detail"]
+    assert response.status_code == status
+    assert message in response.json()["detail"]
+
+
+def test_a_body_without_the_content_type_of_json_is_explained(client: TestClient) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}  # what curl -d sends
+    response = client.post("/v1/embed", content=b'{"texts": ["a"]}', headers=form)
+    assert response.status_code == 422
+    assert "Content-Type: application/json" in response.json()["detail"]
 
 
 def test_large_bodies_are_refused_whether_announced_or_not(client: TestClient) -> None:

@@ -90,6 +90,8 @@ def test_invalid_options_are_rejected_before_anything_is_loaded(run, tmp_path: P
         assert_rejected(run("serve", "--port", port), "Address already in use")
     assert_rejected(run("serve", "--task", "a=x", "--task", "a=y"), "two are called a")
     assert_rejected(run("serve", "--max-tokens", "0"), "max_tokens must be positive")
+    assert_rejected(run("serve", "--port", "99999"), "port must be from 0 to 65535, got 99999")
+    assert_rejected(run("serve", "--threads", "0"), "threads must be at least 1, got 0")
     (tmp_path / "token").write_text("short")
     assert_rejected(run("serve", "--token-file", tmp_path / "token"), "16 ASCII characters")
 
@@ -97,6 +99,8 @@ def test_invalid_options_are_rejected_before_anything_is_loaded(run, tmp_path: P
 def test_a_worker_reports_what_it_cannot_load(setup: Setup) -> None:
     with pytest.raises(elmore.InputError, match="corpus of ko: there is no such model"):
         Worker(replace(setup, corpora={"ko": "x"})).start()
+    with pytest.raises(elmore.InputError, match=r"^none\.txt: No such file or directory"):
+        Worker(replace(setup, corpora={"tiny": "none.txt"})).start()
 
 
 def test_names_of_models_tasks_and_corpora() -> None:

@@ -27,7 +27,7 @@ from elmore.cli.pretrain import pretrain
 from elmore.cli.reproduce import reproduce
 from elmore.cli.serve import serve
 from elmore.cli.train import train
-from elmore.errors import InputError, MissingExtraError
+from elmore.errors import InputError, MissingExtraError, describe_os_error
 from elmore.threads import limit_spinning
 from elmore.training.interruption import InterruptedRunError, handle_signals
 
@@ -95,8 +95,7 @@ def main() -> None:
         sys.exit(0)  # the output was piped to a program such as `head`, which closed the pipe
     except OSError as error:
         # A missing file or a full disk, for example: not a bug, so no traceback.
-        where = f"{error.filename}: " if error.filename else ""
-        _fail(f"{where}{error.strerror or error}")
+        _fail(describe_os_error(error))
     except (MemoryError, RuntimeError) as error:  # PyTorch raises RuntimeError
         if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(str(error)):
             raise

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from elmore.server.setup import Limits
 
 DEFAULT_LIMITS = Limits()
-_Repeated = Parameter(consume_multiple=False, negative="")
+_Repeated = Parameter(consume_multiple=False, negative="", show_default=False)
 
 
 def serve(
@@ -33,10 +33,11 @@ def serve(
     Args:
         port: Port to listen on; 0 for any free one.
         host: Address to listen on; by default only this machine can connect.
-        model: Model, as in other commands; repeat for several. NAME=MODEL sets its name in the API.
+        model: Model, as in other commands, by default en; repeat for several. NAME=MODEL sets its
+            name in the API.
         task: Folder of a trained task; repeat for several. NAME=FOLDER sets its name in the API.
         corpus: Text file in which neighbors are searched, one sentence per line; MODEL=FILE if
-            there are several models. English models have a sample.
+            there are several models. By default, English models search a sample.
         workers: Processes that compute; each has its own copy of the models.
         threads: Threads of each worker; by default as many as PyTorch chooses.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.

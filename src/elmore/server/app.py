@@ -108,7 +108,7 @@ def create_app(
         if name is None:
             return models[0]
         if name not in models:
-            raise HTTPException(404, f"expected a model of {', '.join(models)}, got {name[:40]!r}")
+            raise HTTPException(404, f"no model {name[:40]!r}; loaded: {', '.join(models)}")
         return name
 
     @app.post("/v1/embed", response_model=schemas.EmbedResponse, responses=_VECTORS)
@@ -233,6 +233,10 @@ def _add_error_handlers(app: FastAPI) -> None:
 
 
 def _describe_error(error: dict[str, Any]) -> str:
+    if error["type"] == "json_invalid":  # its location is a position in the body
+        return f"the body is not valid JSON: {error['ctx']['error']}"
+    if error["loc"] == ("body",) and error["type"] in ("model_attributes_type", "missing"):
+        return "expected a JSON object, with the header Content-Type: application/json"
     where = ".".join(str(part) for part in error["loc"] if part != "body")
     message = error["msg"].removeprefix("Value error, ")
     return f"{where}: {message}" if where else message

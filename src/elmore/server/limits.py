@@ -25,6 +25,11 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         limit = self._limits.max_body
+        too_large = _refuse(413, f"expected a body of up to {limit:,} bytes")
+        if _announced_length(scope) > limit:
+            # Before the first receive(), which asks clients that wait for "100 Continue" to send.
+            await too_large(scope, receive, send)
+            return
         refusal: JSONResponse | None = None
         body = bytearray()
         try:
@@ -36,8 +41,8 @@ class BodyLimit:
                         return
                     body += message.get("body", b"")
                     more = message.get("more_body", False)
-                    if len(body) > limit or _announced_length(scope) > limit:
-                        refusal = _refuse(413, f"expected a body of up to {limit:,} bytes")
+                    if len(body) > limit:
+                        refusal = too_large
                         break
         except TimeoutError:
             refusal = _refuse(408, "the body of the request did not arrive in time")

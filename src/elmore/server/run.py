@@ -31,7 +31,7 @@ def serve(
         on_ready: Called with the address, such as http://127.0.0.1:8000, once it accepts requests.
 
     Raises:
-        InputError: If something cannot be loaded.
+        InputError: If an argument is out of range, or something cannot be loaded.
         OSError: If the port is taken.
         MissingExtraError: If the packages of the extra `serve` are not installed.
     """
@@ -43,6 +43,8 @@ def serve(
 
     if workers < 1:
         raise InputError(f"workers must be at least 1, got {workers}")
+    if not 0 <= port <= 65535:
+        raise InputError(f"port must be from 0 to 65535, got {port}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=1024)
     try:

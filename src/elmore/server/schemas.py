@@ -3,10 +3,38 @@
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
-Layers = Literal["all", "top", "average", "sum"] | Annotated[int, Field(ge=0)]
-Layer = Literal["top", "average"] | Annotated[int, Field(ge=0)]
+
+def _expect(values: str) -> WrapValidator:
+    """Replace the errors of a union, one for each of its types, by one that lists the values."""
+
+    def validate(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return handler(value)
+        except ValidationError:
+            raise ValueError(f"expected {values}") from None
+
+    return WrapValidator(validate)
+
+
+Layers = Annotated[
+    Literal["all", "top", "average", "sum"] | Annotated[int, Field(ge=0)],
+    _expect("all, top, average, sum or a number from 0"),
+]
+Layer = Annotated[
+    Literal["top", "average"] | Annotated[int, Field(ge=0)],
+    _expect("top, average or a number from 0"),
+]
 
 
 def _check_unicode(text: str) -> str:
@@ -339,7 +367,7 @@ class ModelsResponse(BaseModel):
     version: str
     models: list[ModelInfo]
     tasks: list[TaskInfo]
-    limits: dict[str, float]
+    limits: dict[str, int | float]
 
 
 class Problem(BaseModel):

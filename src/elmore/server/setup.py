@@ -13,22 +13,24 @@ class Limits:
     """The largest request that is accepted, and how much may wait."""
 
     max_body: int = 1_000_000
-    """Size of a request body in bytes."""
+    """Maximum size of a request body, in bytes."""
 
     max_sentences: int = 256
-    """Sentences of a request."""
+    """Maximum number of sentences per request."""
 
     max_characters: int = 50_000
-    """Characters of all sentences of a request."""
+    """Maximum number of characters per request, over all sentences."""
 
     max_tokens: int = 4096
-    """Tokens of all sentences of a request."""
+    """Maximum number of tokens per request, over all sentences."""
 
     max_sentence_tokens: int = 1024
-    """Tokens of a sentence. The LSTMs read token by token, so long sentences are slow."""
+    """Maximum number of tokens per sentence. The LSTMs read token by token, so long sentences are
+    slow."""
 
     max_queue: int = 8192
-    """Words that may wait to be computed, estimated; beyond that, the answer is 429."""
+    """Maximum number of words that wait to be computed, estimated from the length of the texts;
+    further requests are answered with 429."""
 
     time_limit: float = 30.0
     """Seconds until a request fails: 408 if its body is late, 429 if it is still waiting, 504 if
@@ -78,6 +80,10 @@ class Setup:
     precision: Literal["fp32", "bf16", "int8"] = "fp32"
     threads: int | None = None
     """Threads of a worker."""
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and self.threads < 1:
+            raise InputError(f"threads must be at least 1, got {self.threads}")
 
 
 def parse_names(values: Iterable[str]) -> dict[str, str]:

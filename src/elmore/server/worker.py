@@ -10,7 +10,7 @@ import signal
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from elmore.errors import InputError
+from elmore.errors import InputError, describe_os_error
 from elmore.server.messages import Answer, Batch
 from elmore.server.setup import Setup
 
@@ -94,8 +94,11 @@ def _work(connection: Connection, setup: Setup) -> None:
 
     try:
         backend = Backend(setup)
-    except (InputError, OSError, ImportError) as error:
+    except (InputError, ImportError) as error:
         connection.send(str(error))
+        return
+    except OSError as error:
+        connection.send(describe_os_error(error))
         return
     connection.send(backend.describe())
     while True:
