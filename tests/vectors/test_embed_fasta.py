@@ -118,7 +118,7 @@ def test_models_are_loaded_from_files_and_progress_is_shown(
         ({"tokenizer": "moses"}, "tokenizer is for text"),
         ({"device": "cpu"}, "an Embedder is loaded already; pass device to load"),
         ({"fasta": "."}, "is a directory; expected a FASTA file"),
-        ({"model": None}, "no model; choose one that was trained on proteins"),
+        ({"model": None}, "no model; FASTA files need one that was trained on proteins"),
         ({"fasta": "slash.fasta"}, r"slash\.fasta, line 3: HDF5 reserves '/'"),
         ({"fasta": "gap.fasta"}, r"gap\.fasta, line 4: '-' is not a residue"),
     ],

@@ -81,7 +81,8 @@ def embed_fasta(
         raise TypeError(f"expected the path of a FASTA file, got {type(fasta).__name__}")
     if model is None:
         raise InputError(
-            "no model; choose one that was trained on proteins, such as the folder of SeqVec"
+            "no model; FASTA files need one that was trained on proteins, such as the folder of "
+            "SeqVec"
         )
     fasta, output = Path(fasta), Path(output)
     for name in ("tokenizer", "language"):
