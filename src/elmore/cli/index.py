@@ -57,8 +57,9 @@ def index(
         print(json.dumps(facts | asdict(manifest)))
         return
     speed = manifest.words / max(built.seconds, 1e-9)
+    sentences = f"{manifest.sentences:,} sentence{'s' if manifest.sentences != 1 else ''}"
     print(
-        f"{manifest.sentences:,} sentences -> {built.folder} "
+        f"{sentences} -> {built.folder} "
         f"({manifest.words:,} words in {built.seconds:.1f} s, {speed:,.0f} words/s)"
     )
     print(

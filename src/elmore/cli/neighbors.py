@@ -71,7 +71,9 @@ def _open(index: Path, layer: str | int | None) -> "WordIndex":
 
     words = WordIndex(index)
     if layer not in (None, words.layer):
-        raise InputError(f"{index} has the vectors of layer {words.layer}, not {layer}")
+        raise InputError(
+            f"{index} has the vectors of layer {words.layer}, not {layer}; build another index"
+        )
     return words
 
 

@@ -131,6 +131,7 @@ def _build(
     lists = 1 if kind == "flat" else max(1, min(math.isqrt(words), words // _SAMPLES_PER_LIST))
     factory = f"IVF{lists},{_factory(kind, embedder.dim)}"
     index = faiss.index_factory(embedder.dim, factory, faiss.METRIC_INNER_PRODUCT)
+    index.cp.min_points_per_centroid = 1  # no warning about a single list of few words
     samples = max(lists * _SAMPLES_PER_LIST, _MIN_PQ)
     index.train(_sample(embedder, layer, sentences, samples, rng, progress))
     queries = [

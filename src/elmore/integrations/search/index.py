@@ -94,13 +94,14 @@ class WordIndex:
         if (expected.tokenizer, expected.language) != (given.tokenizer, given.language):
             raise InputError(
                 f"the text of {self.path} was split by the tokenizer {expected.tokenizer} for "
-                f"{expected.language}; load the model with this tokenizer and language, got "
-                f"{given.tokenizer} for {given.language}"
+                f"{expected.language}, but the model is loaded with {given.tokenizer} for "
+                f"{given.language}; load it with the tokenizer and language of the index"
             )
         if expected != given:
             raise InputError(
-                f"{self.path} was built with another model (weights {expected.weights_hash}); "
-                f"load that model, got weights {given.weights_hash}"
+                f"{self.path} was built with another model, with the weights "
+                f"{expected.weights_hash}; this one has {given.weights_hash}. Load the model that "
+                "built the index."
             )
 
     def nearest_neighbors(
