@@ -65,7 +65,9 @@ def projector(
     text: Text,
     *,
     output: Output,
-    words: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = (),
+    words: Annotated[
+        tuple[str, ...], Parameter(negative="", consume_multiple=True, show_default=False)
+    ] = (),
     layer: Literal["top", "average"] | int = "top",
     max_words: int = 10_000,
     model: ModelOptions = DEFAULT_MODEL,
