@@ -16,7 +16,7 @@ import pytest
 
 import elmore
 from elmore.embedder import Embedder
-from elmore.server.backend import SAMPLE_CORPUS
+from elmore.server.backend import SAMPLE_CORPUS, Backend
 from elmore.server.client import Client
 from elmore.server.setup import Setup, parse_corpora, parse_names, read_token
 from elmore.server.worker import Worker
@@ -101,6 +101,12 @@ def test_a_worker_reports_what_it_cannot_load(setup: Setup) -> None:
         Worker(replace(setup, corpora={"ko": "x"})).start()
     with pytest.raises(elmore.InputError, match=r"^none\.txt: No such file or directory"):
         Worker(replace(setup, corpora={"tiny": "none.txt"})).start()
+
+
+def test_a_corpus_without_words_is_rejected_at_the_start(setup: Setup, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text(" \n")
+    with pytest.raises(elmore.InputError, match=r"empty\.txt has no words; expected one sentence"):
+        Backend(replace(setup, corpora={"tiny": str(tmp_path / "empty.txt")}))
 
 
 def test_names_of_models_tasks_and_corpora() -> None:

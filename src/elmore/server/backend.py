@@ -141,6 +141,8 @@ class LoadedModel:
         self._corpus_sentences = 0
         if path is not None:
             lines = list(read_lines(Path(path)))
+            if not any(map(str.strip, lines)):
+                raise InputError(f"{path} has no words; expected one sentence per line")
             self._corpus_sentences = len(lines)
             # In the background, as other requests need not wait for it.
             pool = ThreadPoolExecutor(1)
