@@ -21,9 +21,9 @@ SOURCE = Path(__file__).parents[1] / "src" / "elmore"
 FILES = sorted(SOURCE.rglob("*.py"))
 # What the extras install. Only the functions that need them may import these modules.
 OPTIONAL = {
-    "faiss", "fastapi", "matplotlib", "onnx", "onnxruntime", "orjson", "prometheus_client",
-    "pydantic", "ray",
-    "sentence_transformers", "sklearn", "spacy", "tensorboard", "transformers", "uvicorn",
+    "aiohttp", "faiss", "fastapi", "matplotlib", "onnx", "onnxruntime", "orjson",
+    "prometheus_client", "pydantic", "ray", "sentence_transformers", "sklearn", "spacy",
+    "tensorboard", "transformers", "uvicorn",
 }  # fmt: skip
 MODULES = {"faiss_cpu": "faiss", "scikit_learn": "sklearn"}
 """Packages whose module has another name."""

@@ -111,12 +111,15 @@ def test_a_corpus_without_words_is_rejected_at_the_start(setup: Setup, tmp_path:
         Backend(replace(setup, corpora={"tiny": str(tmp_path / "empty.txt")}))
 
 
-def test_a_corpus_that_cannot_be_searched_is_logged(setup: Setup, tmp_path: Path, caplog) -> None:
-    (tmp_path / "blank.txt").write_text("\n\n")
+def test_a_corpus_that_cannot_be_searched_is_logged(
+    setup: Setup, tmp_path: Path, caplog, monkeypatch
+) -> None:
+    monkeypatch.setattr("elmore.server.corpus.MAX_WORDS", 3)
+    (tmp_path / "long.txt").write_text("one two three four\n")
     name = next(iter(setup.models))
-    own = replace(setup, tasks={}, corpora={name: str(tmp_path / "blank.txt")})
+    own = replace(setup, tasks={}, corpora={name: str(tmp_path / "long.txt")})
     model = Backend(own).models[name]
-    with pytest.raises(elmore.InputError, match="found no words"):
+    with pytest.raises(elmore.InputError, match="words"):
         model.wait_for_corpus()
     assert "neighbors cannot be searched in" in caplog.text
 
