@@ -325,6 +325,14 @@ def test_invalid_arguments_are_rejected_before_the_model_is_loaded(
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["p.fasta", "p.FA", "p.faa.gz"])
+def test_fasta_files_embedded_as_text_are_reported(model: str, name: str) -> None:
+    content = b">p1\nMKV\n"
+    Path(name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    with pytest.warns(UserWarning, match=f"{name} is embedded as text.*--format fasta"):
+        elmore.embed_file(name, "v.npz", model=model, device="cpu")
+
+
 @pytest.mark.parametrize(("text", "name"), [("-", "standard input"), ("e.gz", "e.gz")])
 def test_empty_standard_input_and_archives_are_rejected(
     tmp_path: Path, embedder: Embedder, text: str, name: str, monkeypatch: pytest.MonkeyPatch

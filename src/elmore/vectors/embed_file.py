@@ -1,6 +1,8 @@
 """A text file in, a file of vectors out."""
 
+import re
 import time
+import warnings
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from elmore.embedder import Embedder, Layers
     from elmore.inference.batches import Embedded
 
+_FASTA_NAME = re.compile(r"\.(fasta|fa|faa)(\.\w+)?$", re.IGNORECASE)
 _EMPTY = "{} is empty; expected one sentence per line"
 
 
@@ -150,6 +153,12 @@ def _check_text(text: Path) -> None:
         raise InputError(f"{text} is a directory; expected a text file")
     if text.is_file() and size == 0:
         raise InputError(_EMPTY.format(text))
+    if _FASTA_NAME.search(text.name):
+        warnings.warn(
+            f"{text} is embedded as text. If it holds proteins, use embed_fasta, or --format fasta "
+            "on the command line",
+            stacklevel=3,
+        )
 
 
 def _lines_from_window(
