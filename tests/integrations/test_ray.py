@@ -18,6 +18,7 @@ import pytest
 import elmore
 from elmore.errors import InputError, MissingExtraError
 from elmore.integrations import ray as integration
+from elmore.integrations import ray_cluster
 from elmore.integrations.ray import Report, embed_dataset, embed_partitions
 from tests.cli.conftest import assert_rejected, run  # noqa: F401
 
@@ -230,7 +231,7 @@ def test_default_number_of_actors_is_what_the_machines_have_room_for(
     nodes: list, num_cpus: float, num_gpus: float, free_cpus: float, expected: int
 ) -> None:
     ray = fake_ray(*nodes)
-    count = integration._count_actors(
+    count = ray_cluster.count_actors(
         ray, None, num_cpus, num_gpus, may_grow=True, free_cpus=free_cpus
     )
     assert count == expected
@@ -238,10 +239,10 @@ def test_default_number_of_actors_is_what_the_machines_have_room_for(
 
 def test_number_of_actors_is_limited_only_by_a_cluster_that_cannot_grow() -> None:
     ray = fake_ray({"CPU": 2})
-    assert integration._count_actors(ray, 9, 1, 0, may_grow=True) == 9
-    assert integration._count_actors(ray, 9, 1, 0, may_grow=False) == 2
+    assert ray_cluster.count_actors(ray, 9, 1, 0, may_grow=True) == 9
+    assert ray_cluster.count_actors(ray, 9, 1, 0, may_grow=False) == 2
     with pytest.raises(InputError, match="does not have 3 CPUs and 0 GPUs for an actor"):
-        integration._count_actors(ray, None, 3, 0, may_grow=False)
+        ray_cluster.count_actors(ray, None, 3, 0, may_grow=False)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +260,7 @@ def test_gpus_are_used_if_there_are_any(
     gpus: int, num_gpus: float | None, device: str, expected: float
 ) -> None:
     ray = fake_ray({"CPU": 8, "GPU": gpus})
-    assert integration._gpus_per_actor(ray, num_gpus, device) == expected
+    assert ray_cluster.gpus_per_actor(ray, num_gpus, device) == expected
     embed = integration._new_embedder({}, 2.5, expected)
     assert embed.load_options["device"] == ("cuda" if expected else "cpu")
     assert embed.threads == 2
@@ -287,7 +288,7 @@ def test_invalid_options_are_rejected_before_ray_is_started(
     options: dict,
     message: str,
 ) -> None:
-    monkeypatch.setattr(integration, "_require_ray", lambda: SimpleNamespace())
+    monkeypatch.setattr(integration, "require_ray", lambda: SimpleNamespace())
     with pytest.raises((InputError, OSError), match=message):
         embed_partitions([*corpus], tmp_path / "out", **{"model": folder, **options})
     assert not (tmp_path / "out").exists()
@@ -311,7 +312,7 @@ def test_command_rejects_invalid_input(
     arguments: list[str],
     message: str,
 ) -> None:
-    monkeypatch.setattr(integration, "_require_ray", lambda: SimpleNamespace())
+    monkeypatch.setattr(integration, "require_ray", lambda: SimpleNamespace())
     monkeypatch.chdir(tmp_path)
     for name in ("parts/a.txt", "full/mine.txt"):
         (tmp_path / name).parent.mkdir()

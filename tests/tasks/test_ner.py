@@ -710,9 +710,9 @@ def test_test_scores_come_from_the_test_file(conll: Path, tmp_path: Path) -> Non
 
 def test_test_files_need_different_names(conll: Path, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    twin = shutil.copy(conll, tmp_path / "a")
+    copy = shutil.copy(conll, tmp_path / "a")
     with pytest.raises(InputError, match="several files have the same name"):
-        train(tmp_path / "run", conll, BASELINE, test=[conll, conll, twin])
+        train(tmp_path / "run", conll, BASELINE, test=[conll, conll, copy])
     with pytest.raises(TypeError, match="test: expected a path"):
         train(tmp_path / "run", conll, BASELINE, test=[1])
     assert not (tmp_path / "run").exists()

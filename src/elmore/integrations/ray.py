@@ -9,14 +9,11 @@ and writes its output, so vectors, which are a thousand times as large as text, 
 Ray's object store. `embed_dataset` is a step of your own Ray Data pipeline.
 """
 
-import logging
 import os
-import signal
-import threading
 import time
 import warnings
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +21,7 @@ import pyarrow as pa
 import torch
 
 from elmore.atomic import lock, remove_leftovers_in
-from elmore.errors import InputError, MissingExtraError, require
+from elmore.errors import InputError, MissingExtraError
 from elmore.integrations.arrow import ArrowEmbedder
 from elmore.integrations.partitions import (
     OutputFormat,
@@ -36,14 +33,19 @@ from elmore.integrations.partitions import (
     open_partition,
     run_settings,
 )
+from elmore.integrations.ray_cluster import (
+    check_resources,
+    connect,
+    count_actors,
+    gpus_per_actor,
+    require_ray,
+)
 from elmore.vectors.parts import Progress
 
 if TYPE_CHECKING:
     from ray.data import Dataset
 
 _FAILURES_SHOWN = 3
-# When Ray is started here: no reports to its developers, and no messages about normal operation.
-_LOCAL_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
 
 
 class EmbeddedPartitions(NamedTuple):
@@ -132,9 +134,9 @@ def embed_partitions(
         InputError: If the arguments do not fit each other, the files or the cluster; or if some
             partitions could not be embedded, with all others complete.
     """
-    ray = _require_ray()
+    ray = require_ray()
     began = time.monotonic()
-    _check_resources(actors, num_cpus, num_gpus, device)
+    check_resources(actors, num_cpus, num_gpus, device)
     check_format(output_format)
     paths, folder = find_partitions(files), Path(output).resolve()
     if any(path.is_relative_to(folder) for path in paths):
@@ -148,9 +150,9 @@ def embed_partitions(
     with lock(folder):
         open_output(folder, settings)
         remove_leftovers_in(folder)
-        with _cluster(ray) as is_local:
-            num_gpus = _gpus_per_actor(ray, num_gpus, device)
-            size = _count_actors(ray, actors, num_cpus, num_gpus, may_grow=not is_local)
+        with connect(ray) as is_local:
+            num_gpus = gpus_per_actor(ray, num_gpus, device)
+            size = count_actors(ray, actors, num_cpus, num_gpus, may_grow=not is_local)
             embed = PartitionEmbedder(
                 _new_embedder(options, num_cpus, num_gpus),
                 folder,
@@ -195,10 +197,10 @@ def embed_dataset(
         device: See `embed_partitions`.
         options: The arguments of `ArrowEmbedder`. All machines need the model.
     """
-    ray = _require_ray()
-    _check_resources(actors, num_cpus, num_gpus, device)
-    num_gpus = _gpus_per_actor(ray, num_gpus, device)
-    size = _count_actors(ray, actors, num_cpus, num_gpus, may_grow=True, free_cpus=1)
+    ray = require_ray()
+    check_resources(actors, num_cpus, num_gpus, device)
+    num_gpus = gpus_per_actor(ray, num_gpus, device)
+    size = count_actors(ray, actors, num_cpus, num_gpus, may_grow=True, free_cpus=1)
     total = ray.cluster_resources().get("CPU", 0)
     if total - size * num_cpus < 1:
         warnings.warn(
@@ -311,101 +313,10 @@ def _collect(reports: Iterable[Report], total: int) -> list[Report]:
     return finished
 
 
-@contextmanager
-def _cluster(ray: Any) -> Iterator[bool]:
-    """Connect to Ray, or start it; yield whether it was started here, and so cannot grow."""
-    if ray.is_initialized():
-        yield False
-        return
-    try:
-        _init(ray, "auto", log_to_driver=False)
-        is_local = False
-    except ConnectionError as error:
-        if "RAY_ADDRESS" in os.environ:
-            raise InputError(f"cannot connect to the cluster in RAY_ADDRESS: {error}") from error
-        for name, value in _LOCAL_ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
-        quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-        _init(ray, "local", include_dashboard=False, **quiet)
-        is_local = True
-    logger = logging.getLogger("ray.data")
-    level = logger.level
-    try:
-        if is_local:
-            logger.setLevel(logging.ERROR)
-        yield is_local
-    finally:
-        logger.setLevel(level)
-        ray.shutdown()
-
-
-def _init(ray: Any, address: str, **options: Any) -> None:
-    """Call `ray.init`, but keep the handler of SIGTERM, which it replaces."""
-    handler = signal.getsignal(signal.SIGTERM)
-    try:
-        ray.init(address, **options)
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)
-
-
-def _count_actors(
-    ray: Any,
-    actors: int | None,
-    num_cpus: float,
-    num_gpus: float,
-    *,
-    may_grow: bool,
-    free_cpus: float = 0,
-) -> int:
-    """Return the number of actors.
-
-    Without a number, it is as many as there is room for, with `free_cpus` left free on the largest
-    machine.
-    """
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    room = 0
-    for node in sorted(nodes, key=lambda node: -node.get("CPU", 0)):
-        with_cpus = (node.get("CPU", 0) - free_cpus) // num_cpus
-        with_gpus = node.get("GPU", 0) // num_gpus if num_gpus else with_cpus
-        room += max(0, int(min(with_cpus, with_gpus)))
-        free_cpus = 0
-    if not may_grow and not room:
-        raise InputError(
-            f"this machine does not have {num_cpus:g} CPUs and {num_gpus:g} GPUs for an actor"
-        )
-    if not may_grow:
-        return min(room, actors or room)
-    return actors or max(1, room)
-
-
-def _gpus_per_actor(ray: Any, num_gpus: float | None, device: str) -> float:
-    if num_gpus is not None:
-        return num_gpus
-    if device == "auto":
-        return int(ray.cluster_resources().get("GPU", 0) > 0)
-    return int(device == "cuda")
-
-
 def _new_embedder(options: dict[str, Any], num_cpus: float, num_gpus: float) -> ArrowEmbedder:
     """Return the embedder of an actor, with a thread per CPU."""
     device = "cuda" if num_gpus else "cpu"
     return ArrowEmbedder(**options, device=device, threads=max(1, int(num_cpus)))
-
-
-def _check_resources(
-    actors: int | None, num_cpus: float, num_gpus: float | None, device: str
-) -> None:
-    if actors is not None and actors < 1:
-        raise InputError(f"actors must be at least 1, got {actors}")
-    if num_cpus <= 0:
-        raise InputError(f"num_cpus must be greater than 0, got {num_cpus:g}")
-    if num_gpus is not None and num_gpus < 0:
-        raise InputError(f"num_gpus must be 0 or more, got {num_gpus:g}")
-    if device not in ("auto", "cpu", "cuda"):
-        raise InputError(f"device must be auto, cpu or cuda, got {device!r}: Ray assigns GPUs")
-    if num_gpus is not None and device == ("cpu" if num_gpus else "cuda"):
-        raise InputError(f"device {device} does not go with {num_gpus:g} GPUs per actor")
 
 
 def _with_absolute_paths(options: dict[str, Any]) -> dict[str, Any]:
@@ -416,8 +327,3 @@ def _with_absolute_paths(options: dict[str, Any]) -> dict[str, Any]:
         if name in ("model", "options", "vocab") and value is not None and Path(value).exists()
     }
     return {**options, **files}
-
-
-def _require_ray() -> Any:
-    require("ray.data", extra="ray")  # needs more packages than Ray itself
-    return require("ray", extra="ray")
