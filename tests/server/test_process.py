@@ -16,8 +16,9 @@ import pytest
 
 import elmore
 from elmore.embedder import Embedder
-from elmore.server.backend import SAMPLE_CORPUS, Backend
+from elmore.server.backend import Backend
 from elmore.server.client import Client
+from elmore.server.model import SAMPLE_CORPUS
 from elmore.server.run import serve
 from elmore.server.setup import Setup, parse_corpora, parse_names, read_token
 from elmore.server.worker import Worker, WorkerDiedError

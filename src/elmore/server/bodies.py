@@ -11,6 +11,7 @@ import orjson
 import pyarrow as pa
 from jaxtyping import Float
 
+from elmore.errors import InputError
 from elmore.inference.batches import Embedded
 from elmore.server.messages import ARROW, NPY, Answer
 from elmore.server.schemas import EmbedRequest
@@ -20,6 +21,11 @@ from elmore.vectors.rows import VectorForm, VectorRow, to_batch
 def as_json(value: object, status: int = 200) -> Answer:
     """Return a JSON body; floats of arrays have as many digits as they need to be read back."""
     return Answer(status, orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY))
+
+
+def refuse(error: InputError) -> Answer:
+    """Return the answer to an invalid request."""
+    return as_json({"detail": str(error)}, 422)
 
 
 def embedded_sentences(request: EmbedRequest, model: str, sentences: list[Embedded]) -> Answer:
