@@ -14,8 +14,9 @@ from elmore.server.bodies import as_json, refuse
 from elmore.server.messages import Answer
 from elmore.server.model import LoadedModel
 from elmore.server.setup import Setup
-from elmore.tasks.trained import TrainedTask, read_bilm_hash
-from elmore.tasks.trained import load as load_task
+from elmore.tasks.saved import load as load_task
+from elmore.tasks.saved import read_bilm_hash
+from elmore.tasks.trained import TrainedTask
 
 
 class Backend:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from elmore.errors import InputError
 
 if TYPE_CHECKING:
+    from elmore.tasks.saved import load as load
+    from elmore.tasks.saved import load_task as load_task
     from elmore.tasks.task import Task
     from elmore.tasks.train import read_task_config as read_task_config
     from elmore.tasks.train import train_task as train_task
     from elmore.tasks.trained import TrainedTask as TrainedTask
-    from elmore.tasks.trained import load as load
-    from elmore.tasks.trained import load_task as load_task
 
 
 def _classify() -> "Task[Any, Any, Any]":
@@ -86,8 +86,8 @@ TASKS: "dict[str, Callable[[], Task[Any, Any, Any]]]" = {
 
 _MODULES = {
     "TrainedTask": "elmore.tasks.trained",
-    "load": "elmore.tasks.trained",
-    "load_task": "elmore.tasks.trained",
+    "load": "elmore.tasks.saved",
+    "load_task": "elmore.tasks.saved",
     "read_task_config": "elmore.tasks.train",
     "train_task": "elmore.tasks.train",
 }

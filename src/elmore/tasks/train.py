@@ -3,16 +3,14 @@
 DIR/config.toml metrics.jsonl checkpoints/   see `elmore.training.run_folder`
 DIR/data.json                                identity of the training, dev and test files
 DIR/metrics.json curves.png                  results of the run
-DIR/...                                      the trained task, see `elmore.tasks.trained`
+DIR/...                                      the trained task, see `elmore.tasks.saved`
 """
 
 import math
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -27,21 +25,15 @@ from elmore.schema import read_json
 from elmore.tasks import get_task
 from elmore.tasks.config import ElmoConfig, TaskConfig, WordsConfig
 from elmore.tasks.domain import FOLDER, domain_text, finetune_bilm
+from elmore.tasks.files import Examples, TaskFiles, check_path, read_examples
 from elmore.tasks.fit import Fit
 from elmore.tasks.labels import check_classes, check_labels
 from elmore.tasks.layers import LayerCache
+from elmore.tasks.saved import TASK, WEIGHTS, WORDS, load_bilm, save_model
 from elmore.tasks.show import show_epoch
 from elmore.tasks.task import Labels, Task, TaskModel
 from elmore.tasks.time_limit import TimeLimit
-from elmore.tasks.trained import (
-    TASK,
-    WEIGHTS,
-    WORDS,
-    TrainedTask,
-    assemble,
-    load_bilm,
-    require_examples,
-)
+from elmore.tasks.trained import TrainedTask, assemble
 from elmore.tasks.vectors import WordVectors, read_word_vectors
 from elmore.tasks.words import WordIndex
 from elmore.text.sentences import Sentence
@@ -114,10 +106,10 @@ def train_task(
     if not isinstance(config, task.config | None):
         raise TypeError(f"expected a {task.config.__name__} as config, got {type(config).__name__}")
     config = _with_absolute_path(config or task.config())
-    files = _Files.of(train, dev, test)
+    files = TaskFiles.of(train, dev, test)
     report = _print_and(report) if progress else report
     folder = RunFolder(
-        Path(_check_path("output", output)), TASK, (_DATA, _SUMMARY, _PLOT, WORDS, WEIGHTS, FOLDER)
+        Path(check_path("output", output)), TASK, (_DATA, _SUMMARY, _PLOT, WORDS, WEIGHTS, FOLDER)
     )
     with lock(folder.path), folder.explain_interruption(resume=resume):
         if not (resume and _was_cut_short(folder)):
@@ -147,7 +139,7 @@ def _run(
     name: str,
     task: Task[Any, Any, Any],
     config: TaskConfig,
-    files: "_Files",
+    files: "TaskFiles",
     folder: RunFolder,
     limit: TimeLimit,
     *,
@@ -166,7 +158,7 @@ def _run(
     data = files.identity(config.words) | {"bilm": embedder.weights_hash if embedder else None}
     if resume:
         _check_data(folder, data)
-    examples = _read_examples(task, config, files)
+    examples = read_examples(task, config, files)
     text = domain_text(task, files.train, config) if embedder and config.elmo.finetune else []
     vectors = _read_vectors(config.words)
     labels = _check_labels(task, files, examples, report)
@@ -235,81 +227,8 @@ def _run(
     return summary
 
 
-class _Files(NamedTuple):
-    train: list[Path]
-    dev: Path
-    tests: list[Path]
-
-    @classmethod
-    def of(
-        cls,
-        train: Sequence[Path | str] | Path | str,
-        dev: Path | str,
-        test: Sequence[Path | str] | Path | str | None,
-    ) -> "_Files":
-        tests = [] if test is None else _paths("test", test)
-        files = cls(_paths("train", train), Path(_check_path("dev", dev)), tests)
-        if not files.train:
-            raise InputError("train: expected at least one file")
-        names = files.test_names()
-        if len(set(names)) < len(names):
-            raise InputError(f"test: several files have the same name ({', '.join(names[1:])})")
-        return files
-
-    def test_names(self) -> list[str]:
-        """Return the names of the test sets in the scores."""
-        return ["test", *(path.name for path in self.tests[1:])][: len(self.tests)]
-
-    def identity(self, words: WordsConfig) -> dict[str, Any]:
-        """Return name, size and checksum of all files, including the word vectors."""
-        return {
-            "train": list(map(_file_identity, self.train)),
-            "dev": _file_identity(self.dev),
-            "test": _file_identity(self.tests[0]) if self.tests else None,
-            "more_tests": list(map(_file_identity, self.tests[1:])),
-            "vectors": _file_identity(Path(words.vectors)) if words.vectors else None,
-        }
-
-
-def _paths(argument: str, value: Sequence[Path | str] | Path | str) -> list[Path]:
-    """Return one path or several as a list."""
-    several = [value] if isinstance(value, Path | str) else value
-    if not isinstance(several, Iterable):
-        raise TypeError(f"{argument}: expected a path or a list of paths, got {value!r:.60}")
-    return [Path(_check_path(argument, path)) for path in several]
-
-
-def _check_path(argument: str, value: Path | str) -> Path | str:
-    if not isinstance(value, PathLike | str):
-        raise TypeError(f"{argument}: expected a path, got {value!r:.60}")
-    return value
-
-
-def _file_identity(path: Path) -> dict[str, Any]:
-    checksum = 0
-    with path.open("rb") as file:
-        while block := file.read(2**20):
-            checksum = zlib.crc32(block, checksum)
-    return {"name": path.name, "bytes": path.stat().st_size, "crc32": checksum}
-
-
-class _Examples(NamedTuple):
-    train: list[Any]
-    dev: list[Any]
-    tests: list[list[Any]]
-
-
-def _read_examples(task: Task[Any, Any, Any], config: TaskConfig, files: _Files) -> _Examples:
-    train = [e for path in files.train for e in task.read(path, config, training=True)]
-    return _Examples(
-        require_examples(train, files.train),
-        require_examples(task.read(files.dev, config), [files.dev]),
-        [require_examples(task.read(path, config), [path]) for path in files.tests],
-    )
-
-
 def _check_labels(
-    task: Task[Any, Any, Any], files: _Files, examples: _Examples, report: Report
+    task: Task[Any, Any, Any], files: TaskFiles, examples: Examples, report: Report
 ) -> Labels:
     """Return the labels of the training examples; report labels that make scores misleading."""
     labels = task.labels(examples.train)
@@ -409,7 +328,7 @@ def _finish(
     trained: TrainedTask, folder: RunFolder, summary: dict[str, Any], report: Report
 ) -> None:
     """Write the trained task, the plot and the summary; task.json comes last."""
-    content_hash = trained.save_model(folder.path)
+    content_hash = save_model(trained, folder.path)
     try:
         if records := folder.read_metrics("epoch"):  # lost if somebody deleted metrics.jsonl
             plot_task(records, folder.path / _PLOT, trained.task.score_name)

@@ -6,8 +6,8 @@ from elmore.checkpoint.hash import hash_weights
 from elmore.embedder import Precision
 from elmore.errors import InputError
 from elmore.integrations.spacy.component import Component
+from elmore.tasks.saved import load
 from elmore.tasks.task import Task
-from elmore.tasks.trained import load
 
 
 class TaskComponent(Component):

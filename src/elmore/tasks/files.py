@@ -1,0 +1,92 @@
+"""The training, dev and test files of a task, and their examples."""
+
+import zlib
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from elmore.errors import InputError
+from elmore.tasks.config import TaskConfig, WordsConfig
+from elmore.tasks.task import Task
+from elmore.tasks.trained import require_examples
+
+
+class TaskFiles(NamedTuple):
+    """The files of a training run."""
+
+    train: list[Path]
+    dev: Path
+    tests: list[Path]
+
+    @classmethod
+    def of(
+        cls,
+        train: Sequence[Path | str] | Path | str,
+        dev: Path | str,
+        test: Sequence[Path | str] | Path | str | None,
+    ) -> "TaskFiles":
+        """Return the files that the arguments of `train_task` name."""
+        tests = [] if test is None else _paths("test", test)
+        files = cls(_paths("train", train), Path(check_path("dev", dev)), tests)
+        if not files.train:
+            raise InputError("train: expected at least one file")
+        names = files.test_names()
+        if len(set(names)) < len(names):
+            raise InputError(f"test: several files have the same name ({', '.join(names[1:])})")
+        return files
+
+    def test_names(self) -> list[str]:
+        """Return the names of the test sets in the scores."""
+        return ["test", *(path.name for path in self.tests[1:])][: len(self.tests)]
+
+    def identity(self, words: WordsConfig) -> dict[str, Any]:
+        """Return name, size and checksum of all files, including the word vectors."""
+        return {
+            "train": list(map(_file_identity, self.train)),
+            "dev": _file_identity(self.dev),
+            "test": _file_identity(self.tests[0]) if self.tests else None,
+            "more_tests": list(map(_file_identity, self.tests[1:])),
+            "vectors": _file_identity(Path(words.vectors)) if words.vectors else None,
+        }
+
+
+def _paths(argument: str, value: Sequence[Path | str] | Path | str) -> list[Path]:
+    """Return one path or several as a list."""
+    several = [value] if isinstance(value, Path | str) else value
+    if not isinstance(several, Iterable):
+        raise TypeError(f"{argument}: expected a path or a list of paths, got {value!r:.60}")
+    return [Path(check_path(argument, path)) for path in several]
+
+
+def check_path(argument: str, value: Path | str) -> Path | str:
+    """Raise `TypeError`, naming the argument, unless a value is a path."""
+    if not isinstance(value, PathLike | str):
+        raise TypeError(f"{argument}: expected a path, got {value!r:.60}")
+    return value
+
+
+def _file_identity(path: Path) -> dict[str, Any]:
+    checksum = 0
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            checksum = zlib.crc32(block, checksum)
+    return {"name": path.name, "bytes": path.stat().st_size, "crc32": checksum}
+
+
+class Examples(NamedTuple):
+    """The labeled examples of a training run."""
+
+    train: list[Any]
+    dev: list[Any]
+    tests: list[list[Any]]
+
+
+def read_examples(task: Task[Any, Any, Any], config: TaskConfig, files: TaskFiles) -> Examples:
+    """Read all files; raise `InputError` if one has no examples."""
+    train = [e for path in files.train for e in task.read(path, config, training=True)]
+    return Examples(
+        require_examples(train, files.train),
+        require_examples(task.read(files.dev, config), [files.dev]),
+        [require_examples(task.read(path, config), [path]) for path in files.tests],
+    )
