@@ -7,7 +7,7 @@ import copy
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -26,6 +26,7 @@ from elmore.errors import InputError
 from elmore.inference import new_engine
 from elmore.inference.batches import Embedded, SentenceRunner
 from elmore.inference.engine import without_autograd
+from elmore.inference.layers import Layers, check_layer, check_layers, select_layers
 from elmore.inference.long import Select
 from elmore.text.characters import encode_words
 from elmore.text.script import warn_about_script
@@ -35,12 +36,12 @@ from elmore.text.sentences import (
     TokenBatch,
     batch_sentences,
     check_sentence,
+    check_sentences,
 )
 from elmore.text.tokenize import TokenizerName, choose_tokenization, get_tokenizer
 from elmore.text.vocabulary import Vocabulary
 from elmore.transfer import to_device
 
-Layers = Literal["all", "top", "average", "sum"] | int
 Device = str | torch.device
 """`auto`, `cpu`, `cuda`, one of several GPUs such as `cuda:1`, or a `torch.device`."""
 Precision = Literal["fp32", "bf16", "int8"]
@@ -246,7 +247,7 @@ class Embedder:
         The arguments are those of `embed`. From a GPU, the vectors of a batch are views of one
         block of memory: copy those that you keep.
         """
-        _check_iterable(sentences)
+        check_sentences(sentences)
         runner, select, max_words = self._prepare(layers, batch_words, dtype)
         tokenized = self._tokenize(sentences)
         if carry_state:
@@ -319,7 +320,7 @@ class Embedder:
 
     def encode(self, sentences: Iterable[str | Sentence]) -> TokenBatch:
         """Return the padded batch of ids that `BiLM` and `Elmo` take."""
-        _check_iterable(sentences)
+        check_sentences(sentences)
         return batch_sentences(self._tokenize(sentences), self._encode_words)
 
     def save(
@@ -380,47 +381,6 @@ def _copy(bilm: BiLM, vocabulary: Vocabulary | None) -> Pretrained:
     return Pretrained(copy.deepcopy(bilm), vocabulary, {}, None, hash_weights(bilm.state_dict()))
 
 
-def _check_iterable(sentences: object) -> None:
-    """Raise if iterating over the argument would not yield sentences."""
-    if isinstance(sentences, str):
-        raise TypeError(
-            f"expected a list of sentences, got one string ({sentences[:40]!r}). "
-            "Put it in a list: [sentence]."
-        )
-    if isinstance(sentences, PurePath):
-        raise TypeError(
-            f"expected a list of sentences, got the path {sentences}. To embed a file, use "
-            "elmore.embed_file."
-        )
-    if isinstance(sentences, bytes) or not isinstance(sentences, Iterable):
-        raise TypeError(f"expected a list of sentences, got {type(sentences).__name__}")
-    if getattr(sentences, "ndim", 1) == 0:
-        raise TypeError("expected a list of sentences, got an array without dimensions")
-    if isinstance(sentences, Mapping) or hasattr(sentences, "columns"):  # yields names of columns
-        raise TypeError(
-            f"expected a list of sentences, got a {type(sentences).__name__}. Pass the column "
-            'that has the text, for example elmo.embed(table["text"]).'
-        )
-
-
-def check_layers(layers: Layers, num_layers: int) -> None:
-    """Raise `InputError` unless `layers` is valid for a model with `num_layers` layers."""
-    names = ("all", "top", "average", "sum", *range(num_layers))
-    if layers not in names or isinstance(layers, bool):
-        raise InputError(
-            f"layers must be all, top, average, sum or a number from 0 to {num_layers - 1}, "
-            f"got {layers!r}"
-        )
-
-
-def check_layer(layer: Layers, num_layers: int, argument: str = "layer") -> None:
-    """Raise `InputError` unless `layer` gives one vector per word, which `all` does not."""
-    if layer not in ("top", "average", *range(num_layers)) or isinstance(layer, bool):
-        raise InputError(
-            f"{argument} must be top, average or a number from 0 to {num_layers - 1}, got {layer!r}"
-        )
-
-
 def check_dtype(dtype: str) -> None:
     """Raise `InputError` unless vectors can be stored in `dtype`."""
     if dtype not in get_args(Dtype):
@@ -434,17 +394,6 @@ def get_word_encoder(config: BiLMConfig, vocabulary: Vocabulary | None) -> Encod
     if vocabulary is None:
         raise InputError("this biLM reads words: pass its vocabulary")
     return vocabulary.encode_words
-
-
-def select_layers(layers: Float[Tensor, "J N D"], which: Layers) -> Float[Tensor, "*J N D"]:
-    """Return all layers, one of them, their average or their sum."""
-    if which == "all":
-        return layers
-    if which == "sum":
-        return layers.sum(dim=0)
-    if which == "average":
-        return layers.mean(dim=0)
-    return layers[-1 if which == "top" else which]
 
 
 def default_batch_words(config: BiLMConfig, device: torch.device) -> int:

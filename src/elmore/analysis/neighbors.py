@@ -11,8 +11,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from elmore.embedder import Embedder, check_layer
+from elmore.embedder import Embedder
 from elmore.errors import InputError
+from elmore.inference.layers import check_layer
 from elmore.text.tokenize import TokenizerName, get_tokenizer, tokenize_marked
 
 

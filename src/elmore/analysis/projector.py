@@ -7,8 +7,9 @@ from typing import Any, Literal, NamedTuple
 
 from elmore.analysis.neighbors import Occurrence
 from elmore.atomic import atomic_folder, lock, refuse_existing
-from elmore.embedder import Embedder, check_layer, get_embedder
+from elmore.embedder import Embedder, get_embedder
 from elmore.errors import InputError
+from elmore.inference.layers import check_layer
 from elmore.text.lines import read_lines
 from elmore.text.tokenize import get_tokenizer
 from elmore.vectors.embed_file import model_files

@@ -24,9 +24,10 @@ from torch.nn import functional
 from elmore.bilm.softmax import Softmax
 from elmore.checkpoint.pretrained import find_model, read_pretrained
 from elmore.compat.stateful import StatefulBiLM
-from elmore.embedder import Device, find_device, get_word_encoder, select_layers
+from elmore.embedder import Device, find_device, get_word_encoder
 from elmore.errors import InputError
 from elmore.inference import new_engine
+from elmore.inference.layers import select_layers
 from elmore.inference.padded import PaddedRunner
 from elmore.text.sentences import (
     BOS_WORD,

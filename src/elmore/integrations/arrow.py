@@ -19,8 +19,9 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from elmore.embedder import Dtype, Embedder, Layers, check_dtype, check_layers, load
+from elmore.embedder import Dtype, Embedder, check_dtype, load
 from elmore.errors import InputError
+from elmore.inference.layers import Layers, check_layers
 from elmore.text.sentences import Sentence
 from elmore.vectors.parts import BATCH_BYTES
 from elmore.vectors.rows import VectorForm, VectorRow, to_batch

@@ -20,10 +20,11 @@ from elmore.analysis.neighbors import Occurrence, parse_query, unit
 from elmore.analysis.senses import project
 from elmore.bilm.token_encoder import CharEncoder
 from elmore.checkpoint.pretrained import find_model, read_pretrained
-from elmore.embedder import Embedder, check_layer, check_layers, select_layers
+from elmore.embedder import Embedder
 from elmore.embedder import load as load_embedder
 from elmore.errors import InputError
 from elmore.inference.batches import Embedded
+from elmore.inference.layers import check_layer, check_layers, select_layers
 from elmore.server import schemas
 from elmore.server.bodies import as_json, embedded_sentences, refuse
 from elmore.server.corpus import Corpus

@@ -4,8 +4,9 @@
                    <S> c </S> _            1 1 1 0
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from pathlib import PurePath
 from typing import NamedTuple
 
 import torch
@@ -95,3 +96,26 @@ def group_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[in
         group.append(index)
     if group:
         yield group
+
+
+def check_sentences(sentences: object) -> None:
+    """Raise `TypeError` if iterating over the argument would not yield sentences."""
+    if isinstance(sentences, str):
+        raise TypeError(
+            f"expected a list of sentences, got one string ({sentences[:40]!r}). "
+            "Put it in a list: [sentence]."
+        )
+    if isinstance(sentences, PurePath):
+        raise TypeError(
+            f"expected a list of sentences, got the path {sentences}. To embed a file, use "
+            "elmore.embed_file."
+        )
+    if isinstance(sentences, bytes) or not isinstance(sentences, Iterable):
+        raise TypeError(f"expected a list of sentences, got {type(sentences).__name__}")
+    if getattr(sentences, "ndim", 1) == 0:
+        raise TypeError("expected a list of sentences, got an array without dimensions")
+    if isinstance(sentences, Mapping) or hasattr(sentences, "columns"):  # yields names of columns
+        raise TypeError(
+            f"expected a list of sentences, got a {type(sentences).__name__}. Pass the column "
+            'that has the text, for example elmo.embed(table["text"]).'
+        )

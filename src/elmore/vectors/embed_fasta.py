@@ -20,7 +20,8 @@ from elmore.vectors.parts import Progress
 from elmore.vectors.rows import Dtype
 
 if TYPE_CHECKING:
-    from elmore.embedder import Embedder, Layers
+    from elmore.embedder import Embedder
+    from elmore.inference.layers import Layers
 
 _BATCH_RESIDUES = {"cpu": 16_384}
 """Proteins are much longer than sentences. On a CPU, larger batches use the weights more often."""

@@ -20,8 +20,9 @@ from elmore.vectors.parts import Progress, Saved, check_output, write_vectors
 from elmore.vectors.rows import Dtype, VectorForm, VectorRow
 
 if TYPE_CHECKING:
-    from elmore.embedder import Embedder, Layers
+    from elmore.embedder import Embedder
     from elmore.inference.batches import Embedded
+    from elmore.inference.layers import Layers
 
 _FASTA_NAME = re.compile(r"\.(fasta|fa|faa)(\.\w+)?$", re.IGNORECASE)
 _EMPTY = "{} is empty; expected one sentence per line"

@@ -27,15 +27,10 @@ from elmore.checkpoint.directory import (
 )
 from elmore.checkpoint.hub import HubId, download
 from elmore.checkpoint.pretrained import CARD, read_pretrained
-from elmore.embedder import (
-    check_layer,
-    default_batch_words,
-    find_device,
-    get_word_encoder,
-    select_layers,
-)
+from elmore.embedder import default_batch_words, find_device, get_word_encoder
 from elmore.errors import InputError
 from elmore.inference import new_engine
+from elmore.inference.layers import check_layer, select_layers
 from elmore.inference.padded import PaddedRunner
 from elmore.integrations.huggingface.card import complete_card
 from elmore.integrations.huggingface.config import ElmoConfig

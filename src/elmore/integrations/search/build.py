@@ -21,8 +21,9 @@ from jaxtyping import Float32
 import elmore
 from elmore.analysis.neighbors import ExactSearch, Occurrence, query_vectors, unit
 from elmore.atomic import atomic_folder, lock, refuse_existing
-from elmore.embedder import Embedder, check_layer, get_embedder
+from elmore.embedder import Embedder, get_embedder
 from elmore.errors import InputError, require
+from elmore.inference.layers import check_layer
 from elmore.integrations.search.index import WordIndex
 from elmore.integrations.search.manifest import (
     FILES,

@@ -12,8 +12,9 @@ import torch
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from elmore.embedder import Precision, check_layer, load, select_layers
+from elmore.embedder import Precision, load
 from elmore.errors import InputError
+from elmore.inference.layers import check_layer, select_layers
 from elmore.integrations.spacy.component import Component, split_sentences
 from elmore.integrations.spacy.hooks import set_hooks
 
