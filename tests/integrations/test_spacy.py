@@ -22,31 +22,10 @@ from elmore.integrations.spacy import set_hooks
 from elmore.tasks import load_task, read_task_config, train_task
 from elmore.tasks.ner.data import NerExample
 from elmore.tasks.trained import TrainedTask
+from tests.tasks.conftest import SENTENCES
 
 TEXT = "He sat by the  bank.\nThe bank raised its rates."
 TEXTS = [TEXT, "", " \n", "Banks fail", "x" * 100, "A" * 3 + " don't \t " + "bank " * 40]
-CONLL = """\
-Ada B-PER
-Lovelace I-PER
-lived O
-in O
-London B-LOC
-. O
-
-Paris B-LOC
-is O
-far O
-from O
-New B-LOC
-York I-LOC
-. O
-
-the O
-bank O
-paid O
-Ada B-PER
-. O
-"""
 SMALL = ["words.dim=16", "words.min_count=1", "words.char_filters=0", "training.batch_size=2"]
 TAGGER = ["tagger.hidden=16", "training.lr=0.03", "training.epochs=12", "tagger.dropout=0"]
 TAGGER += ["elmo.dropout=0", "words.dropout=0"]
@@ -287,7 +266,7 @@ def runs(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("elmore.tasks.train.plot_task", lambda *_: None)
         return {
-            "ner": train("ner", folder, path / "ner.conll", CONLL, *TAGGER),
+            "ner": train("ner", folder, path / "ner.conll", SENTENCES, *TAGGER),
             "classify": train("classify", folder, path / "one.tsv", topics, *NETWORK),
             "multi": train(
                 "classify", folder, path / "many.tsv", topics, *NETWORK, "data.multi_label=true"
