@@ -105,4 +105,4 @@ def projector(
     if json_output:
         print(json.dumps(files._asdict() | {"folder": str(files.folder)}))
         return
-    print(f"{files.words:,} words -> {files.folder}")
+    print(f"{files.words:,} word{'s' if files.words != 1 else ''} -> {files.folder}")
