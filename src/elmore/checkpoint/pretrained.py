@@ -157,7 +157,7 @@ def _extracted(path: Path) -> Iterator[Path]:
         names = ", ".join(package.name for package in model_packages())
         raise InputError(
             f"{path}: no such model; expected {_MODELS}, or the name of an installed model "
-            f"({names}). Other models come as Python packages, which pip installs"
+            f"({names}). More models come as Python packages, which pip installs"
         )
     if not path.is_file() or not path.name.endswith(_ARCHIVES):
         yield path
