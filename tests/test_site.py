@@ -14,11 +14,12 @@ from tests.test_docs import CARDS, ROOT
 
 API = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "api").glob("*.md"))
 DIRECTIVES = re.findall(r"^::: ([\w.]+)$", API, re.MULTILINE)
+INTERNAL = {"stateful.py", "ray_cluster.py"}  # used by the modules beside them, not by programs
 OPTIONAL = sorted(
     path.relative_to(ROOT / "src").with_suffix("").as_posix().replace("/", ".")
     for folder in ("compat", "integrations")
     for path in (ROOT / "src" / "elmore" / folder).iterdir()
-    if not path.name.startswith("_") and path.name != "stateful.py"  # shared by the others
+    if not path.name.startswith("_") and path.name not in INTERNAL
 )
 
 
