@@ -8,12 +8,16 @@ import subprocess
 import tomllib
 from collections.abc import Iterator
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from elmore.cli import app
+from elmore.pretrain.config import read_config
+from elmore.pretrain.finetune import read_finetune_config
+from elmore.tasks import TASKS, read_task_config
 from tests.packages import install
 
 ROOT = Path(__file__).parents[1]
@@ -181,6 +185,39 @@ def same_output(expected: str, printed: str) -> bool:
     checker, flags = doctest.OutputChecker(), doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     expected, printed = (_DECIMAL.sub("0.0", text) for text in (expected, printed))
     return close and checker.check_output(expected, printed, flags)
+
+
+SETTINGS = {
+    "docs/howto/pretrain.md": read_config(),
+    "docs/howto/finetune.md": read_finetune_config([]),
+    **{f"docs/tasks/{name}.md": read_task_config(name) for name in TASKS},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_default_settings_on_the_page_are_those_of_the_code(name: str) -> None:
+    """Rows are `| `section.name`, `.other` | default, other default | meaning |`."""
+    checked = 0
+    for cells in re.findall(
+        r"^\| (`\w+\.\w+`[^|]*) \| ([^|]+) \|", (ROOT / name).read_text(), re.M
+    ):
+        names = re.findall(r"`([\w.]+)`", cells[0])
+        section = names[0].partition(".")[0]
+        paths = [f"{section}{n}" if n.startswith(".") else n for n in names]
+        actual = [attrgetter(path)(SETTINGS[name]) for path in paths]
+        if None not in actual:  # described in words, such as: that of the biLM
+            shown = (
+                re.split(r", (?! )", cells[1].replace("`", "")) if len(paths) > 1 else [cells[1]]
+            )
+            assert [as_text(v) for v in actual] == [as_text(v) for v in shown], cells
+            checked += 1
+    assert checked
+
+
+def as_text(value: object) -> str:
+    """Return a setting in one spelling: 200,000 is 200000, and 1e-3 is 0.001."""
+    text = str(value).lower().replace(",", "") if str(value) != "," else ","
+    return text if text in ("true", "false", ",") or not text[0].isdigit() else str(float(text))
 
 
 @every_page
