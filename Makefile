@@ -43,12 +43,12 @@ test-wheel: $(INSTALLED)  # build wheel and sdist in dist/, and try the wheel
 
 test-core:  # the tests of the core with another Python, in .venv-core: make test-core PYTHON=python3.13
 	$(PYTHON) -m venv --clear .venv-core
-	.venv-core/bin/python -m pip install --quiet --constraint constraints.txt --editable . pytest hypothesis beartype
+	.venv-core/bin/python -m pip install --quiet --constraint constraints.txt --editable . beartype hatchling hypothesis pytest
 	.venv-core/bin/python -m pytest $(CORE_TESTS)
 
 test-oldest:  # the tests with the oldest supported versions, in .venv-oldest
 	$(PYTHON) -m venv --clear .venv-oldest
-	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable . pytest hypothesis beartype
+	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable . beartype hatchling hypothesis pytest
 	.venv-oldest/bin/python -m pytest -o addopts=--strict-markers $(CORE_TESTS)
 
 bench: $(INSTALLED)
