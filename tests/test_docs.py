@@ -5,13 +5,19 @@ import doctest
 import re
 import shlex
 import subprocess
+import tomllib
 from collections.abc import Iterator
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from elmore.cli import app
+from elmore.pretrain.config import read_config
+from elmore.pretrain.finetune import read_finetune_config
+from elmore.tasks import TASKS, read_task_config
 from tests.packages import install
 
 ROOT = Path(__file__).parents[1]
@@ -101,18 +107,69 @@ def run_python(code: str, page: Path, names: dict[str, object]) -> None:
 
 
 def run_commands(lines: str, page: Path, names: dict[str, object]) -> None:
-    """Run the commands of a shell block that `elmore`, `printf` or `pip install ./` start.
-
-    Others are skipped.
-    """
+    """Run the commands of a shell block; check those that install elmore or start `make`."""
     for line in lines.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
-        if words[:1] == ["elmore"]:
-            app(words[1:], exit_on_error=False, print_error=False, result_action="return_value")
-        elif words[:1] == ["printf"]:
-            subprocess.run(line, shell=True, check=True)
-        elif line.startswith("pip install ./"):
-            install(Path(words[2]), Path("../site"))
+        match words:
+            case []:
+                pass
+            case ["elmore", *arguments]:
+                app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+            case ["python", "-m", module, *arguments] if module.startswith("elmore."):
+                import_module(module).main(arguments)
+            case ["printf", *_]:
+                subprocess.run(line, shell=True, check=True)
+            case ["pip", "install", path] if path.startswith("./"):
+                install(Path(path), Path("../site"))
+            case ["pip", "install", package] | ["make", package]:
+                assert is_declared(package), f"{name_of(page)}: {line}"
+            case _:
+                pytest.fail(f"{name_of(page)}: not run: {line}; use a console block")
+
+
+def is_declared(name: str) -> bool:
+    """Return whether a name is `elmore`, with extras or without, or a target of the Makefile."""
+    if re.search(rf"^{re.escape(name)}:", (ROOT / "Makefile").read_text(), re.MULTILINE):
+        return True
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    package, _, extras = name.removesuffix("]").partition("[")
+    declared = {"", *project["optional-dependencies"]}
+    return package == "elmore" and declared.issuperset(extras.split(","))
+
+
+@every_page
+def test_illustrative_commands_are_valid(page: Path) -> None:
+    """`console` blocks are not run; the arguments of their `elmore` commands must parse."""
+    bodies = [block.body for block in blocks_of(page) if block.kind == "console"]
+    for line in "".join(bodies).replace("\\\n", " ").splitlines():
+        if line.startswith("$ "):
+            for command in commands_of(shlex.split(line[2:], comments=True)):
+                app.parse_args(command, exit_on_error=False, print_error=False)
+
+
+def commands_of(words: list[str]) -> Iterator[list[str]]:
+    """Yield the arguments of each `elmore`, or `-m elmore`, in a pipeline."""
+    while "elmore" in words:
+        words = words[words.index("elmore") + 1 :]
+        end = min((words.index(sign) for sign in "|<>&" if sign in words), default=len(words))
+        yield words[:end]
+
+
+@every_page
+def test_options_in_the_text_exist(page: Path) -> None:
+    for code in re.findall(r"`elmore ([a-z][^`\n]*--[^`\n]*)`", prose_of(page)):
+        words = code.split()
+        [*_, command] = app.parse_commands(words)[1]
+        known = {name for a in command.assemble_argument_collection() for name in a.names}
+        options = {word.strip("[]") for word in words if word.startswith(("--", "[--"))}
+        assert options <= {"--help", *known}, f"{name_of(page)}: elmore {code}"
+
+
+@every_page
+def test_illustrative_python_is_valid(page: Path) -> None:
+    for block in blocks_of(page):
+        if block.kind == "py":
+            ast.parse(block.body)
 
 
 def write_file(body: str) -> None:
@@ -128,6 +185,39 @@ def same_output(expected: str, printed: str) -> bool:
     checker, flags = doctest.OutputChecker(), doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     expected, printed = (_DECIMAL.sub("0.0", text) for text in (expected, printed))
     return close and checker.check_output(expected, printed, flags)
+
+
+SETTINGS = {
+    "docs/howto/pretrain.md": read_config(),
+    "docs/howto/finetune.md": read_finetune_config([]),
+    **{f"docs/tasks/{name}.md": read_task_config(name) for name in TASKS},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_default_settings_on_the_page_are_those_of_the_code(name: str) -> None:
+    """Rows are `| `section.name`, `.other` | default, other default | meaning |`."""
+    checked = 0
+    for cells in re.findall(
+        r"^\| (`\w+\.\w+`[^|]*) \| ([^|]+) \|", (ROOT / name).read_text(), re.M
+    ):
+        names = re.findall(r"`([\w.]+)`", cells[0])
+        section = names[0].partition(".")[0]
+        paths = [f"{section}{n}" if n.startswith(".") else n for n in names]
+        actual = [attrgetter(path)(SETTINGS[name]) for path in paths]
+        if None not in actual:  # described in words, such as: that of the biLM
+            shown = (
+                re.split(r", (?! )", cells[1].replace("`", "")) if len(paths) > 1 else [cells[1]]
+            )
+            assert [as_text(v) for v in actual] == [as_text(v) for v in shown], cells
+            checked += 1
+    assert checked
+
+
+def as_text(value: object) -> str:
+    """Return a setting in one spelling: 200,000 is 200000, and 1e-3 is 0.001."""
+    text = str(value).lower().replace(",", "") if str(value) != "," else ","
+    return text if text in ("true", "false", ",") or not text[0].isdigit() else str(float(text))
 
 
 @every_page

@@ -73,8 +73,8 @@ def load(
         options: The options.json of HDF5 weights; by default the one beside them.
         vocab: The vocabulary of a word-input model.
         device: `auto` uses a GPU if there is one.
-        precision: `fp32` is exact; `bf16` halves the memory and keeps about three significant
-            digits; `int8`, for CPUs only, is faster still and keeps about two.
+        precision: `fp32` is full precision; `bf16` halves the memory and keeps about three
+            significant digits; `int8`, for CPUs only, is faster still and keeps about two.
         tokenizer: For sentences given as strings; by default that of the model's training text, or
             `moses` if it is not known.
         language: ISO 639-1 code, for the rules of the tokenizer; by default that of the model's

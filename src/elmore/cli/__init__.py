@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 import elmore
 from elmore.cli.convert import convert
@@ -31,15 +31,22 @@ from elmore.errors import InputError, MissingExtraError, describe_os_error
 from elmore.threads import limit_spinning
 from elmore.training.interruption import InterruptedRunError, handle_signals
 
+
+def _describe_default(default: object) -> str | None:
+    """Return a default for the help text; unset flags and empty lists are not worth showing."""
+    return None if default is None or default is False or default == () else str(default)
+
+
 app = App(
     name="elmore",
+    default_parameter=Parameter(show_default=_describe_default),
     suppress_keyboard_interrupt=False,
     version=elmore.__version__,
     help="ELMo for PyTorch: contextual word vectors.",
     help_epilogue="Run `elmore COMMAND --help` for options and examples.",
 )
 _ARGUMENTS: dict[Callable[..., None], str] = {
-    embed: "--output PATH [OPTIONS] TEXT",
+    embed: "--output PATH [OPTIONS] TEXT [MORE...]",
     neighbors: "(--corpus PATH | --index PATH) [OPTIONS] QUERY",
     index: "--output PATH [OPTIONS] TEXT",
     pretrain: "--output PATH [OPTIONS] FILES...",

@@ -65,9 +65,7 @@ def projector(
     text: Text,
     *,
     output: Output,
-    words: Annotated[
-        tuple[str, ...], Parameter(negative="", consume_multiple=True, show_default=False)
-    ] = (),
+    words: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = (),
     layer: Literal["top", "average"] | int = "top",
     max_words: int = 10_000,
     model: ModelOptions = DEFAULT_MODEL,

@@ -42,7 +42,7 @@ Language = Annotated[
 ]
 OwnTask = Annotated[
     str | None,
-    Parameter(help="module:name, for a run that was trained with a task of your own."),
+    Parameter(help="module:name of a task of your own, if the run was trained with one."),
 ]
 TaskPrecision = Annotated[
     Literal["fp32", "bf16", "int8"] | None,
@@ -79,8 +79,8 @@ class ModelOptions:
     """Where to compute: auto, cpu, cuda or cuda:NUMBER."""
 
     precision: Literal["fp32", "bf16", "int8"] = "fp32"
-    """fp32 is exact. bf16 halves the memory and is accurate to about three significant digits.
-    int8, for CPUs, is faster still and accurate to about two."""
+    """fp32 is full precision. bf16 halves the memory and is accurate to about three significant
+    digits. int8, for CPUs, is faster still and accurate to about two."""
 
     def load(self) -> "Embedder":
         """Load the model."""

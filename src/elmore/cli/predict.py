@@ -26,10 +26,10 @@ def predict(
     precision: TaskPrecision = None,
     json_output: Json = False,
 ) -> None:
-    """Predict line by line: formatted on a terminal, as JSON lines in a pipe.
+    """Run a trained task on text, line by line.
 
-    Every line of text gets one line of JSON. A line that is blank or invalid gets an object with
-    the key `error`. If no line is valid, the exit code is 2.
+    Output is formatted on a terminal, and one line of JSON per line of text in a pipe. A blank or
+    invalid line gives an object with the key `error`. If no line is valid, the exit code is 2.
 
     Example: `elmore predict runs/ner < sentences.txt`
 

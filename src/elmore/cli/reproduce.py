@@ -34,9 +34,9 @@ def reproduce(
     keep_weights: Annotated[bool, _Switch] = False,
     json_output: Json = False,
 ) -> None:
-    """Make the tables and figures of the paper with a model, and write a report.
+    """Compute the tables and figures of the paper with a model, and write a report.
 
-    Everything on small samples, in minutes: `elmore reproduce --quick --data data -o quick`
+    On small samples, in minutes: `elmore reproduce --quick --data data -o quick`
 
     Without training: `elmore reproduce --only intrinsic -m runs/mine --data data -o report`
 
@@ -66,7 +66,8 @@ def reproduce(
 
     Their data are in `tasks/`: `squad/`, `snli/` (with SICK), `srl/`, `coref/`, `ner/conll2003/`,
     `ner/wnut17/`, `sst/` and, for word vectors, `vectors/`. The page on how to reproduce the paper
-    in the documentation has the names of all files. What lacks its files is not run.
+    in the documentation has the names of all files. Evaluations whose files are missing are
+    skipped.
 
     Run the same command again to resume: what has finished for the same weights, data and settings
     is skipped, and an interrupted training run continues from its last epoch.

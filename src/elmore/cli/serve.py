@@ -41,7 +41,7 @@ def serve(
         workers: Processes that compute; each has its own copy of the models.
         threads: Threads of each worker; by default as many as PyTorch chooses.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
-        precision: fp32 is exact; bf16 and int8 (for CPUs) are faster and less exact.
+        precision: fp32 is full precision; bf16 and int8 (for CPUs) are faster.
         token_file: File with a token that clients must send: Authorization: Bearer TOKEN.
     """
     from elmore.server.run import is_loopback

@@ -40,7 +40,10 @@ class TaskModel(nn.Module, ABC, Generic[Batch, Prediction]):
 
 
 class Task(ABC, Generic[Example, Batch, Prediction]):
-    """What differs from task to task."""
+    """How to read the data of a task, build its model, and score and show its predictions.
+
+    Subclass it to add a task.
+    """
 
     name: ClassVar[str]
 

@@ -63,7 +63,7 @@ def embed_file(
         dtype: Type of the vectors in the file.
         carry_state: Start each sentence from the state at the end of the previous one, as bilm-tf
             does. Slower.
-        replace_invalid: Replace bytes that are not UTF-8 by U+FFFD.
+        replace_invalid: Replace invalid UTF-8 and NUL with U+FFFD.
         resume: Continue an interrupted run with the same text, weights and settings, if there is
             one. If it is complete, nothing is computed.
         overwrite: Replace an existing file that elmore wrote, or an interrupted run.

@@ -45,7 +45,7 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class ElmoModel(PreTrainedModel):
-    """A biLM as a model of transformers.
+    """A biLM as a transformers model.
 
     The biLM is frozen and runs in the same engine as `elmore.Embedder`, with bit-equal vectors. To
     fine-tune it, call `requires_grad_()`; it then runs as a plain PyTorch module.

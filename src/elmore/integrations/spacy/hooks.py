@@ -11,7 +11,7 @@ from elmore.errors import InputError
 
 
 def set_hooks(doc: Doc) -> Doc:
-    """Let vectors and similarities of a document be those of ELMo; return the document.
+    """Make the vectors and similarities of a document those of ELMo; return the document.
 
     The component `elmore` calls this. Call it for documents that were serialized, for example by
     another process: spaCy keeps `doc.tensor`, but no hooks.
