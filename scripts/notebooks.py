@@ -109,6 +109,6 @@ def new_working_directory(root: Path) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    for file in [*map(Path, sys.argv[1:])] or sorted(TUTORIALS.glob("*.ipynb")):
-        print(file.name, flush=True)
+    for file in [*map(Path, sys.argv[1:])] or sorted(TUTORIALS.parent.rglob("*.ipynb")):
+        print(file, flush=True)
         store_outputs(file.resolve())

@@ -22,6 +22,7 @@ SITE = ROOT / "build" / "site"
 _FENCE = re.compile(r"^(```|~~~).*?^\1$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
 _MATH = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+?)\$", re.DOTALL)
+_DOWNLOAD = {"en": "Download this page as a notebook.", "ko": "이 문서를 노트북으로 내려받기"}
 
 
 def copy_pages() -> None:
@@ -69,7 +70,8 @@ def notebook_to_markdown(path: Path) -> str:
             parts.append(f"![Output of the cell above]({name})")
     shutil.copy(path, PAGES / path.relative_to(ROOT))
     title, _, rest = "\n\n".join(parts).partition("\n")
-    note = f'<a href="{path.name}" download>Download this page as a notebook.</a>'
+    label = _DOWNLOAD["ko" if (ROOT / "docs" / "ko") in path.parents else "en"]
+    note = f'<a href="{path.name}" download>{label}</a>'
     return f"{title}\n\n{note}\n{rest}\n"
 
 

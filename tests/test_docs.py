@@ -32,6 +32,7 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _SYMBOL = re.compile(r"`([\w/]+\.py):([\w.]+)`")
 _DECIMAL = re.compile(r"-?\d+\.\d+")
 _SPEED = re.compile(r"in [\d.]+ s, [\d,]+ words/s")
+_HANGUL = re.compile("[\uac00-\ud7a3]")
 
 
 class Block(NamedTuple):
@@ -239,9 +240,18 @@ def anchors_of(page: Path) -> set[str]:
 
 
 @every_page
-def test_code_blocks_are_ascii(page: Path) -> None:
+def test_code_blocks_are_ascii_or_hangul(page: Path) -> None:
     for kind, _, body in blocks_of(page):
-        assert body.isascii() or kind == "text", f"{name_of(page)}: {body}"
+        assert _HANGUL.sub("", body).isascii() or kind == "text", f"{name_of(page)}: {body}"
+
+
+def test_korean_readme_states_the_numbers_of_the_readme() -> None:
+    korean, english = (
+        set(_DECIMAL.findall(prose_of(page)))
+        for page in (ROOT / "docs" / "ko" / "README.md", ROOT / "README.md")
+    )
+    assert korean
+    assert korean <= english
 
 
 def test_code_layout_in_the_readme_is_complete() -> None:

@@ -70,6 +70,17 @@ def test_notebook_becomes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (tmp_path / "docs" / "tutorials" / image).read_bytes().startswith(b"\x89PNG")
 
 
+def test_page_of_a_korean_notebook_is_in_korean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scripts.site.PAGES", tmp_path)
+    (tmp_path / "docs" / "ko" / "tutorials").mkdir(parents=True)
+    page = notebook_to_markdown(ROOT / "docs" / "ko" / "tutorials" / "paper-to-code.ipynb")
+    title, _, note, *_ = page.splitlines()
+    assert title == "# 논문에서 코드로"
+    assert "노트북으로 내려받기" in note
+
+
 def test_broken_links_of_a_site_are_found(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text(
         '<h1 id="top">A</h1><a href="b.html#no">b</a><img src="c.png">'

@@ -9,10 +9,11 @@ import pytest
 
 from elmore.pretrain.config import read_config
 from elmore.pretrain.run import pretrain
-from scripts.notebooks import new_working_directory, read_cells, run_cells, source_of, text_of
-from tests.test_docs import ROOT, anchors_of, same_output
+from scripts.notebooks import Cell, new_working_directory, read_cells, run_cells, source_of, text_of
+from tests.test_docs import ROOT, anchors_of, name_of, same_output
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.ipynb"))
+TRANSLATIONS = sorted((ROOT / "docs").glob("*/tutorials/*.ipynb"))
 
 # Smaller runs of notebooks that train: their outputs are compared up to the cell with parameters.
 PARAMETERS: dict[str, Mapping[str, object]] = {
@@ -26,6 +27,8 @@ PARAMETERS: dict[str, Mapping[str, object]] = {
 }
 
 every_tutorial = pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+every_translation = pytest.mark.parametrize("path", TRANSLATIONS, ids=name_of)
+every_notebook = pytest.mark.parametrize("path", [*TUTORIALS, *TRANSLATIONS], ids=name_of)
 
 
 @every_tutorial
@@ -56,7 +59,25 @@ def check_outputs(path: Path) -> None:
         assert len(outputs) == len(cell["outputs"])
 
 
-@every_tutorial
+@every_translation
+def test_translation_has_the_code_outputs_and_formulas_of_the_original(path: Path) -> None:
+    cells = read_cells(path)
+    original = read_cells(ROOT / "docs" / "tutorials" / path.name)  # which the test above runs
+    assert [cell["cell_type"] for cell in cells] == [cell["cell_type"] for cell in original]
+    for ours, theirs in zip(cells, original, strict=True):
+        if ours["cell_type"] == "code":
+            assert source_of(ours) == source_of(theirs)
+            assert ours["outputs"] == theirs["outputs"]
+        else:
+            assert formulas_in(ours) == formulas_in(theirs)
+            assert source_of(ours) != source_of(theirs)
+
+
+def formulas_in(cell: Cell) -> list[str]:
+    return re.findall(r"\$\$.+?\$\$", source_of(cell), re.DOTALL)
+
+
+@every_notebook
 def test_notebook_was_run_from_top_to_bottom(path: Path) -> None:
     notebook = json.loads(path.read_text(encoding="utf-8"))
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
@@ -67,7 +88,7 @@ def test_notebook_was_run_from_top_to_bottom(path: Path) -> None:
     assert path.stat().st_size < 200_000
 
 
-@every_tutorial
+@every_notebook
 def test_links_lead_to_files_and_headings(path: Path) -> None:
     for cell in read_cells(path):
         if cell["cell_type"] != "markdown":
