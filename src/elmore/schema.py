@@ -5,10 +5,10 @@ import json
 import math
 import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from elmore.errors import InputError
 
@@ -99,38 +99,46 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
     raise InputError(f"{where}: expected {name}, got {value!r:.60}")
 
 
-def check_ranges(
-    section: str,
-    settings: object,
-    *,
-    at_least: Mapping[str, float] | None = None,
-    at_most: Mapping[str, float] | None = None,
-    positive: Sequence[str] = (),
-    below_one: Sequence[str] = (),
-) -> None:
-    """Raise `InputError` if a setting is out of range.
+class Rule(NamedTuple):
+    """A condition for the numbers of a setting, in the `Annotated` type of a dataclass field."""
+
+    accepts: Callable[[float], bool]
+    text: str
+
+
+POSITIVE = Rule(lambda number: 0 < number < math.inf, "be positive and finite")
+
+
+def at_least(minimum: float) -> Rule:
+    """Accept numbers from a minimum on."""
+    return Rule(lambda number: number >= minimum, f"be at least {minimum}")
+
+
+def at_most(maximum: float) -> Rule:
+    """Accept numbers up to a maximum."""
+    return Rule(lambda number: number <= maximum, f"be at most {maximum:,}")
+
+
+def below(maximum: float) -> Rule:
+    """Accept numbers from 0 to a maximum, which is excluded."""
+    return Rule(lambda number: 0 <= number < maximum, f"lie in [0, {maximum})")
+
+
+def check_ranges(settings: object, section: str = "") -> None:
+    """Raise `InputError` if a number of a dataclass, or one in a tuple, breaks a `Rule`.
 
     Args:
+        settings: The dataclass. Values that are not numbers, such as None, are not checked.
         section: Name of the settings in messages.
-        settings: The dataclass.
-        at_least: Settings with their smallest allowed values; None is allowed, too.
-        at_most: Settings with their largest allowed values.
-        positive: Settings that must be positive and finite.
-        below_one: Settings that must lie in [0, 1), all elements of them if they are tuples.
     """
-
-    def require(name: str, ok: bool, rule: str) -> None:
-        if not ok:
-            raise InputError(f"{section}.{name} must {rule}, got {getattr(settings, name)}")
-
-    for name, minimum in (at_least or {}).items():
+    for name, kind in get_type_hints(type(settings), include_extras=True).items():
         value = getattr(settings, name)
-        require(name, value is None or value >= minimum, f"be at least {minimum}")
-    for name, maximum in (at_most or {}).items():
-        require(name, getattr(settings, name) <= maximum, f"be at most {maximum:,}")
-    for name in positive:
-        require(name, 0 < getattr(settings, name) < math.inf, "be positive and finite")
-    for name in below_one:
-        value = getattr(settings, name)
-        values = value if isinstance(value, tuple) else (value,)
-        require(name, all(0 <= number < 1 for number in values), "lie in [0, 1)")
+        numbers = [v for v in (value if isinstance(value, tuple) else (value,)) if _is_number(v)]
+        for rule in getattr(kind, "__metadata__", ()):
+            if not all(map(rule.accepts, numbers)):
+                where = f"{section}.{name}" if section else name
+                raise InputError(f"{where} must {rule.text}, got {value}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float)

@@ -1,9 +1,10 @@
 """Settings of tagging; the defaults are those of named-entity recognition."""
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from elmore.errors import InputError
-from elmore.schema import check_ranges
+from elmore.schema import at_least, below, check_ranges
 from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, TextConfig, WordsConfig
 from elmore.tasks.tag.data import CONLLU_COLUMNS
 
@@ -12,11 +13,11 @@ from elmore.tasks.tag.data import CONLLU_COLUMNS
 class TagDataConfig(TextConfig):
     """Columns of the files, and tokenization of raw text."""
 
-    column: str | int | None = None
+    column: Annotated[str | int | None, at_least(1)] = None
     """Column of the tags: its number, counted from 1, or its name in CoNLL-U, such as `xpos`. By
     default `upos` in CoNLL-U and the last column of other files."""
 
-    word_column: int | None = None
+    word_column: Annotated[int | None, at_least(1)] = None
     """Column of the words, counted from 1; by default 2 in CoNLL-U and 1 in other files."""
 
     def __post_init__(self) -> None:
@@ -25,8 +26,7 @@ class TagDataConfig(TextConfig):
                 f"data.column must be a number or one of {', '.join(CONLLU_COLUMNS)}, got "
                 f"{self.column!r}"
             )
-        numbers = [name for name in ("column", "word_column") if type(getattr(self, name)) is int]
-        check_ranges("data", self, at_least=dict.fromkeys(numbers, 1))
+        check_ranges(self, "data")
         TextConfig.__post_init__(self)
 
 
@@ -34,19 +34,17 @@ class TagDataConfig(TextConfig):
 class TaggerConfig:
     """The biLSTM tagger."""
 
-    hidden: int = 200
+    hidden: Annotated[int, at_least(1)] = 200
     """Hidden size of each direction of the biLSTM."""
 
-    num_layers: int = 2
+    num_layers: Annotated[int, at_least(1)] = 2
     """Number of biLSTM layers."""
 
-    dropout: float = 0.5
+    dropout: Annotated[float, below(1)] = 0.5
     """Dropout between the layers and on the output of the biLSTM."""
 
     def __post_init__(self) -> None:
-        check_ranges(
-            "tagger", self, at_least={"hidden": 1, "num_layers": 1}, below_one=("dropout",)
-        )
+        check_ranges(self, "tagger")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
