@@ -315,7 +315,7 @@ class Embedder:
             )
         self._runner.engine.check_process()
         with without_autograd(self.device):
-            table, rows = self._runner.words.look_up(check_sentence(words, 0))
+            table, rows, _ = self._runner.words.look_up(check_sentence(words, 0))
             return table[to_device(rows, self.device)].float().cpu().numpy()
 
     def encode(self, sentences: Iterable[str | Sentence]) -> TokenBatch:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 from elmore.bilm.model import BiLM, BiLMState
 from elmore.inference.directions import run_directions
-from elmore.inference.engine import Engine, without_autograd
+from elmore.inference.engine import Engine, TokenRows, without_autograd
 from elmore.inference.packed import PackedInt8, PackedLinear, can_pack, int8_supported, pack_layers
 from elmore.inference.reference import encode_by_length
 
@@ -69,13 +69,10 @@ class CpuEngine(Engine):
         return encode_by_length(self._encoder, ids, self.config)
 
     def run_with_state(
-        self,
-        table: Float[Tensor, "V D"],
-        table_rows: Int[np.ndarray, " N"],
-        lengths: Int[np.ndarray, " B"],
-        state: BiLMState | None = None,
+        self, tokens: TokenRows, state: BiLMState | None = None
     ) -> tuple[Float[Tensor, "J N 2*D"], BiLMState]:
         """See `Engine`."""
+        table, table_rows, lengths = tokens
         L, D, B = self.config.num_layers, self.config.dim, len(lengths)
         state = state or [lstm.zero_state(B) for lstm in (*self._forward, *self._backward)]
         by_length = np.argsort(-lengths, kind="stable")  # longest sentence first

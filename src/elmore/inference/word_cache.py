@@ -3,30 +3,23 @@
 N words, V rows of the table, C characters, D dim.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import repeat
 from threading import Lock
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from elmore.inference.engine import Engine
+from elmore.inference.engine import Engine, TokenRows
 from elmore.transfer import to_device
 
 _MAX_ROWS = 32_768
 _MAX_ROWS_CUDA = 131_072
 
 Word = TypeVar("Word", bound=Hashable)
-
-
-class CachedWords(NamedTuple):
-    """A table of token vectors, and the table row of each word."""
-
-    table: Float[Tensor, "V D"]
-    table_rows: Int[np.ndarray, " N"]
 
 
 class WordCache(Generic[Word]):
@@ -57,8 +50,11 @@ class WordCache(Generic[Word]):
             self._table = self._empty_table(0)
             self._filled: torch.cuda.Event | None = None
 
-    def look_up(self, words: Sequence[Word]) -> CachedWords:
-        """Return the row of each word, encoding those that are new."""
+    def look_up(self, words: Sequence[Word], lengths: Iterable[int] = ()) -> TokenRows:
+        """Return the row of each word, encoding those that are new.
+
+        `lengths` is the number of words of each sentence, for an engine.
+        """
         with self._lock:
             self._wait_for_other_streams()
             rows = self._find(words)
@@ -73,7 +69,7 @@ class WordCache(Generic[Word]):
                     rows = self._find(words)
             if self._table.is_cuda:  # or its memory could be reused while this stream reads it
                 self._table.record_stream(torch.cuda.current_stream(self._engine.device))
-            return CachedWords(self._table, rows)
+            return TokenRows(self._table, rows, np.array([*lengths], dtype=np.int64))
 
     def _wait_for_other_streams(self) -> None:
         """Let the current CUDA stream wait until the rows of earlier calls are written."""
