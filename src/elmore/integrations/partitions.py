@@ -8,7 +8,6 @@ input. So whoever embeds a partition finds out by itself whether this was done b
 
 import json
 import lzma
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from glob import glob
@@ -22,6 +21,7 @@ import pyarrow.parquet as pq
 
 import elmore
 from elmore.atomic import atomic_file, leftovers
+from elmore.checksum import identify_file
 from elmore.errors import InputError
 from elmore.integrations.arrow import ArrowEmbedder
 from elmore.prefetch import prefetch
@@ -169,7 +169,7 @@ class PartitionEmbedder:
         """
         output = self._folder / f"{_stem(file)}{self._suffix}"
         with naming_file(file):
-            identity = _identify(file)
+            identity = identify_file(file)
             rows = self._count_rows(output, identity)
             if rows is not None:
                 return Partition(output, rows, 0, skipped=True)
@@ -255,15 +255,6 @@ def _check_settings(where: str, earlier: Mapping[str, Any], settings: Mapping[st
                 f"{where} {name} = {earlier.get(name)!r}, not {value!r}. Use the same model and "
                 "settings, or choose another folder."
             )
-
-
-def _identify(file: Path) -> dict[str, Any]:
-    size = crc32 = 0
-    with file.open("rb") as opened:
-        while chunk := opened.read(_READ_BYTES):
-            size += len(chunk)
-            crc32 = zlib.crc32(chunk, crc32)
-    return {"name": file.name, "bytes": size, "crc32": crc32}
 
 
 def _is_readable(file: Path) -> bool:

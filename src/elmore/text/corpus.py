@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import signal
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -30,7 +29,8 @@ import numpy as np
 from filelock import FileLock
 from jaxtyping import Int
 
-from elmore.atomic import atomic_file, atomic_folder, remove_leftovers
+from elmore.atomic import atomic_folder, remove_leftovers
+from elmore.checksum import file_crc32
 from elmore.errors import InputError
 from elmore.prefetch import prefetch
 from elmore.text.characters import encode_words
@@ -55,7 +55,6 @@ _FORMAT = 4  # increase when the encoding of a text changes, so that cached corp
 _LINES_PER_CHUNK = 1000
 _WORDS_PER_CHUNK = 1 << 16
 _TOKENS_PER_CHUNK = 1 << 24
-_BYTES_PER_CHUNK = 1 << 24
 _FILES = ("tokens.u32", "starts.i64", "counts.i64", "words.txt")
 _CHECKSUMS = "checksums.txt"
 
@@ -149,25 +148,13 @@ class Corpus:
         return np.fromiter(map(vocabulary.word_to_id, self.words()), np.int64, len(self.counts))
 
     def characters(self, width: int) -> Int[np.ndarray, "W C"]:
-        """Return the character ids of all words, memory-mapped from a file written on first use."""
-        path = self.folder / f"characters-{width}.u16"
-        checksum = path.with_suffix(".crc32")
-        if not _is_intact(path, checksum):
-            with FileLock(_lock_file(self.folder)):
-                if not _is_intact(path, checksum):  # another process may have written it
-                    remove_leftovers(path)
-                    remove_leftovers(checksum)
-                    self._write_characters(path, width)
-                    with atomic_file(checksum) as temporary:
-                        temporary.write_text(_crc32(path))
-        return np.memmap(path, np.uint16, "r").reshape(-1, width)
-
-    def _write_characters(self, path: Path, width: int) -> None:
+        """Return the character ids of all words."""
         words = self.words()
-        with atomic_file(path) as temporary, temporary.open("wb") as file:
-            for start in range(0, len(words), _WORDS_PER_CHUNK):
-                ids = encode_words(words[start : start + _WORDS_PER_CHUNK], width)
-                file.write(ids.numpy().astype(np.uint16).data)
+        characters = np.empty((len(words), width), np.uint16)
+        for start in range(0, len(words), _WORDS_PER_CHUNK):
+            chunk = slice(start, start + _WORDS_PER_CHUNK)
+            characters[chunk] = encode_words(words[chunk], width).numpy()
+        return characters
 
     def vocabulary(self, *, max_size: int, min_count: int) -> Vocabulary:
         """Return up to `max_size` of the words that occur at least `min_count` times."""
@@ -206,18 +193,13 @@ def encode_corpus(
     folder = cache / _fingerprint(files, config)
     if not folder.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        with FileLock(_lock_file(folder)):
+        with FileLock(folder.with_name(f"{folder.name}.lock")):
             if not folder.exists():  # another process may have encoded it in the meantime
                 remove_leftovers(folder)
                 with atomic_folder(folder) as temporary:
                     chunks = _encode_files(files, config, workers or os.cpu_count() or 1)
                     _write(temporary, progress(chunks), files)
     return Corpus(folder)
-
-
-def _lock_file(folder: Path) -> Path:
-    """Return the file that a process locks while it writes an encoded corpus."""
-    return folder.with_name(f"{folder.name}.lock")
 
 
 def _fingerprint(files: Sequence[Path], config: TextConfig) -> str:
@@ -335,20 +317,7 @@ def _write(folder: Path, chunks: Iterable[_Chunk], files: Sequence[Path]) -> Non
 
 def _checksums(folder: Path) -> str:
     """Return the checksums of the files of a corpus, one per line."""
-    return "".join(f"{_crc32(folder / name)} {name}\n" for name in _FILES)
-
-
-def _is_intact(path: Path, checksum: Path) -> bool:
-    """Whether a file exists with the checksum that is stored next to it."""
-    return path.exists() and checksum.exists() and checksum.read_bytes() == _crc32(path).encode()
-
-
-def _crc32(path: Path) -> str:
-    crc32 = 0
-    with path.open("rb") as file:
-        while data := file.read(_BYTES_PER_CHUNK):
-            crc32 = zlib.crc32(data, crc32)
-    return f"{crc32:08x}"
+    return "".join(f"{file_crc32(folder / name):08x} {name}\n" for name in _FILES)
 
 
 def _renumber(path: Path, order: np.ndarray) -> None:
