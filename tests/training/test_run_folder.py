@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from elmore.errors import InputError
+from elmore.signals import InterruptedRunError
 from elmore.training.checkpoints import Checkpoint, write_checkpoint
-from elmore.training.interruption import InterruptedRunError
 from elmore.training.run_folder import RunFolder
 
 

@@ -182,13 +182,15 @@ def _shards(
         yield WEIGHTS if len(shards) == 1 else _SHARD.format(i, len(shards)), shard
 
 
-def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+def save_tensors(
+    tensors: dict[str, Tensor], path: Path, metadata: Mapping[str, str] | None = None
+) -> None:
     """Write a safetensors file atomically, with the default permissions of a new file."""
     with atomic_file(path) as temporary:
         temporary.touch()  # safetensors makes files that only their owner can read
         mode = temporary.stat().st_mode
         try:
-            save_file(tensors, temporary, metadata={"format": "pt"})
+            save_file(tensors, temporary, metadata={"format": "pt", **(metadata or {})})
         except SafetensorError as error:
             raise OSError(f"cannot write {path}: {error}") from error
         temporary.chmod(mode)

@@ -27,7 +27,7 @@ def rate(number: int, unit: str, seconds: float) -> str:
 @contextmanager
 def explain_interruption(how: str) -> Iterator[None]:
     """On Ctrl-C, say how to continue."""
-    from elmore.training.interruption import InterruptedRunError
+    from elmore.signals import InterruptedRunError
 
     try:
         yield

@@ -22,9 +22,9 @@ from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining
 from elmore.pretrain.resume import restore_checkpoint
+from elmore.signals import InterruptedRunError, interruption
 from elmore.text.corpus import Progress, encode_corpus
 from elmore.text.tokenize import Tokenization
-from elmore.training.interruption import InterruptedRunError, interruption
 from elmore.training.plots import plot_pretraining
 from elmore.training.processes import join_processes
 from elmore.training.run_folder import Report, RunFolder, hardware_name, write_json

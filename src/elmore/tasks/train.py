@@ -22,6 +22,7 @@ from elmore.errors import InputError
 from elmore.mix import ScalarMix
 from elmore.progress import show_line, with_progress
 from elmore.schema import read_json
+from elmore.signals import InterruptedRunError, interruption
 from elmore.tasks import get_task
 from elmore.tasks.config import ElmoConfig, TaskConfig, WordsConfig
 from elmore.tasks.domain import FOLDER, domain_text, finetune_bilm
@@ -37,7 +38,6 @@ from elmore.tasks.trained import TrainedTask, assemble
 from elmore.tasks.vectors import WordVectors, read_word_vectors
 from elmore.tasks.words import WordIndex
 from elmore.text.sentences import Sentence
-from elmore.training.interruption import InterruptedRunError, interruption
 from elmore.training.plots import plot_task
 from elmore.training.run_folder import Report, RunFolder, hardware_name, write_json
 from elmore.training.settings import check_minutes, read_settings

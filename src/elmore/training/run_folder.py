@@ -20,13 +20,13 @@ import torch
 
 from elmore.atomic import atomic_file, atomic_folder, naming, refuse_existing, remove_leftovers_in
 from elmore.errors import InputError
+from elmore.signals import InterruptedRunError
 from elmore.training.checkpoints import (
     Checkpoint,
     checkpoint_files,
     read_checkpoint,
     write_checkpoint,
 )
-from elmore.training.interruption import InterruptedRunError
 from elmore.training.settings import list_changes, write_settings
 
 Report = Callable[[dict[str, Any]], None]
@@ -180,8 +180,6 @@ class RunFolder:
 
     def _check_metrics(self, checkpoint: Checkpoint, report: Report) -> None:
         """Report a metrics.jsonl that has changed; the run does not depend on it."""
-        if "metrics" not in checkpoint.metadata:  # written by an older version
-            return
         size, crc32 = checkpoint.metadata["metrics"]
         metrics = self._metrics.read_bytes()[:size] if self._metrics.exists() else b""
         if zlib.crc32(metrics) != crc32:

@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 from h5py import h5d, h5p, h5s, h5t
 
 from elmore.errors import InputError
+from elmore.signals import deferred_signals
 from elmore.vectors.rows import from_batch
-from elmore.vectors.signals import deferred_signals
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer  # in collections.abc from Python 3.12 on

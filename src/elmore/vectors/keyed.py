@@ -15,9 +15,9 @@ import numpy as np
 
 from elmore.atomic import atomic_file, lock, refuse_existing
 from elmore.errors import InputError
+from elmore.signals import deferred_signals
 from elmore.vectors.formats import new_hdf5, new_npz
 from elmore.vectors.read import read_record
-from elmore.vectors.signals import deferred_signals
 
 Arrays = Iterable[tuple[str, np.ndarray]]
 """Keys and arrays."""

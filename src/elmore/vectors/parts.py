@@ -31,10 +31,10 @@ from elmore.atomic import (
 )
 from elmore.errors import InputError
 from elmore.schema import read_json
+from elmore.signals import deferred_signals
 from elmore.vectors.formats import FORMATS, RECORD, batch_crc32
 from elmore.vectors.read import read_record
 from elmore.vectors.rows import VectorForm, VectorRow, to_batch
-from elmore.vectors.signals import deferred_signals
 
 BATCH_BYTES = 2**24
 """Size of a record batch, and of a row group."""
