@@ -48,8 +48,8 @@ class TaggerConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TagConfig(TaskConfig):
-    """All settings of tagging."""
+class TaggingConfig(TaskConfig):
+    """Settings that tagging and named-entity recognition share."""
 
     words: WordsConfig = field(
         default_factory=lambda: WordsConfig(train=True, char_filters=128, dropout=0.5)
@@ -62,5 +62,11 @@ class TagConfig(TaskConfig):
             epochs=75, batch_size=32, lr=1e-3, lr_patience=3, patience=10
         )
     )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TagConfig(TaggingConfig):
+    """All settings of tagging."""
+
     data: TagDataConfig = field(default_factory=TagDataConfig)
     tagger: TaggerConfig = field(default_factory=TaggerConfig)
