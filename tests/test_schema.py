@@ -7,7 +7,7 @@ import pytest
 
 from elmore.bilm.config import BiLMConfig
 from elmore.errors import InputError
-from elmore.schema import POSITIVE, at_least, at_most, below, check_ranges, from_mapping
+from elmore.schema import POSITIVE, at_least, at_most, below, check_settings, from_mapping
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Ranges:
     pair: Annotated[tuple[float, float], below(1)] = (0.1, 0.9)
 
     def __post_init__(self) -> None:
-        check_ranges(self, "here")
+        check_settings(self, "here")
 
 
 @pytest.mark.parametrize(

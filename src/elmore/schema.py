@@ -100,9 +100,9 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
 
 
 class Rule(NamedTuple):
-    """A condition for the numbers of a setting, in the `Annotated` type of a dataclass field."""
+    """A condition for a value: an argument, or a setting that has it in its `Annotated` type."""
 
-    accepts: Callable[[float], bool]
+    accepts: Callable[[Any], bool]
     text: str
 
 
@@ -124,21 +124,31 @@ def below(maximum: float) -> Rule:
     return Rule(lambda number: 0 <= number < maximum, f"lie in [0, {maximum})")
 
 
-def check_ranges(settings: object, section: str = "") -> None:
-    """Raise `InputError` if a number of a dataclass, or one in a tuple, breaks a `Rule`.
+def one_of(*choices: object) -> Rule:
+    """Accept only these values."""
+    *names, last = map(str, choices)
+    return Rule(choices.__contains__, f"be {', '.join(names)} or {last}")
+
+
+def check(name: str, value: object, *rules: Rule) -> None:
+    """Raise `InputError` if a value, or an element of a tuple, breaks a rule. None is accepted."""
+    values = value if isinstance(value, tuple) else (value,)
+    for rule in rules:
+        if not all(each is None or rule.accepts(each) for each in values):
+            raise InputError(f"{name} must {rule.text}, got {value!r}")
+
+
+def check_settings(settings: object, section: str = "") -> None:
+    """Check all values of a dataclass: `Annotated` with rules, or `Literal`.
 
     Args:
-        settings: The dataclass. Values that are not numbers, such as None, are not checked.
+        settings: The dataclass.
         section: Name of the settings in messages.
+
+    Raises:
+        InputError: If a value breaks a rule.
     """
     for name, kind in get_type_hints(type(settings), include_extras=True).items():
-        value = getattr(settings, name)
-        numbers = [v for v in (value if isinstance(value, tuple) else (value,)) if _is_number(v)]
-        for rule in getattr(kind, "__metadata__", ()):
-            if not all(map(rule.accepts, numbers)):
-                where = f"{section}.{name}" if section else name
-                raise InputError(f"{where} must {rule.text}, got {value}")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float)
+        choices = (one_of(*get_args(kind)),) if get_origin(kind) is Literal else ()
+        rules = getattr(kind, "__metadata__", choices)
+        check(f"{section}.{name}" if section else name, getattr(settings, name), *rules)

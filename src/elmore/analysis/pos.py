@@ -20,7 +20,7 @@ from elmore.analysis.results import Result, finding, layer_rows
 from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.progress import with_progress
-from elmore.schema import at_least, check_ranges
+from elmore.schema import at_least, check_settings
 from elmore.tasks.tag.data import TagExample, read_tags
 
 TagSet = Literal["xpos", "upos"]
@@ -59,7 +59,7 @@ class ProbeConfig:
     """Seed for the order of the words."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "probe")
+        check_settings(self, "probe")
 
 
 def measure_pos(embedder: Embedder, folder: Path, config: ProbeConfig | None = None) -> Result:

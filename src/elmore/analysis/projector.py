@@ -10,6 +10,7 @@ from elmore.atomic import atomic_folder, lock, refuse_existing
 from elmore.embedder import Embedder, get_embedder
 from elmore.errors import InputError
 from elmore.inference.layers import check_layer
+from elmore.schema import at_least, check
 from elmore.text.lines import read_lines
 from elmore.text.tokenize import get_tokenizer
 from elmore.vectors.embed_file import model_files
@@ -65,8 +66,7 @@ def export_projector(
         load_options: The other arguments of `elmore.load`.
     """
     text, output = Path(text), Path(output)
-    if max_words < 1:
-        raise InputError(f"max_words must be at least 1, got {max_words}")
+    check("max_words", max_words, at_least(1))
     inputs = [text, *model_files(model, load_options)]
     contents = (VECTORS, METADATA, CONFIG)
     with lock(output):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from elmore.errors import InputError
-from elmore.schema import POSITIVE, at_least, at_most, below, check_ranges
+from elmore.schema import POSITIVE, at_least, at_most, below, check_settings
 
 Activation = Literal["relu", "tanh"]
 
@@ -67,7 +67,7 @@ class BiLMConfig:
     """Dropout rate on the input of each LSTM layer and of the softmax, in training."""
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_settings(self)
         if not 1 <= len(self.filters) <= _MAX_LAYERS or self.num_filters > _MAX_DIM:
             raise InputError(
                 f"filters must be 1 to {_MAX_LAYERS} (width, count) pairs, with counts that sum to "
@@ -79,8 +79,6 @@ class BiLMConfig:
                     f"filters must be pairs of a width from 1 to max_characters "
                     f"({self.max_characters}) and a count of at least 1, got ({width}, {count})"
                 )
-        if self.activation not in ("relu", "tanh"):
-            raise InputError(f"activation must be relu or tanh, got {self.activation!r}")
         if not self.project_cells and self.cell_dim != self.dim:
             raise InputError(
                 f"without project_cells, cell_dim ({self.cell_dim}) must equal dim ({self.dim})"

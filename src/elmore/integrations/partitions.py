@@ -25,7 +25,7 @@ from elmore.checksum import identify_file
 from elmore.errors import InputError
 from elmore.integrations.arrow import ArrowEmbedder
 from elmore.prefetch import prefetch
-from elmore.schema import read_json
+from elmore.schema import check, one_of, read_json
 from elmore.text.lines import read_lines
 from elmore.vectors.embed_file import model_settings
 from elmore.vectors.formats import FORMATS, RECORD
@@ -153,7 +153,7 @@ class PartitionEmbedder:
         output_format: OutputFormat = "parquet",
         replace_invalid: bool = False,
     ) -> None:
-        check_format(output_format)
+        check("output_format", output_format, one_of(*get_args(OutputFormat)))
         self._embed = embed
         self._folder = folder
         self._settings = settings
@@ -240,12 +240,6 @@ def naming_file(file: Path) -> Iterator[None]:
             raise
         reason = " ".join(str(error).split())
         raise InputError(reason if str(file) in reason else f"{file}: {reason}") from error
-
-
-def check_format(output_format: str) -> None:
-    """Raise `InputError` unless outputs can have this format."""
-    if output_format not in get_args(OutputFormat):
-        raise InputError(f"output_format must be parquet or arrow, got {output_format!r}")
 
 
 def _check_settings(where: str, earlier: Mapping[str, Any], settings: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Generator, Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import pyarrow as pa
 import torch
@@ -26,7 +26,6 @@ from elmore.integrations.arrow import ArrowEmbedder
 from elmore.integrations.partitions import (
     OutputFormat,
     PartitionEmbedder,
-    check_format,
     find_partitions,
     naming_file,
     open_output,
@@ -40,6 +39,7 @@ from elmore.integrations.ray_cluster import (
     gpus_per_actor,
     require_ray,
 )
+from elmore.schema import check, one_of
 from elmore.vectors.parts import Progress
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def embed_partitions(
     ray = require_ray()
     began = time.monotonic()
     check_resources(actors, num_cpus, num_gpus, device)
-    check_format(output_format)
+    check("output_format", output_format, one_of(*get_args(OutputFormat)))
     paths, folder = find_partitions(files), Path(output).resolve()
     if any(path.is_relative_to(folder) for path in paths):
         raise InputError(f"{folder} has input files. Choose another output folder.")

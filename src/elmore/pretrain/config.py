@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from elmore.bilm.config import BiLMConfig
 from elmore.errors import InputError
-from elmore.schema import POSITIVE, at_least, at_most, below, check_ranges
+from elmore.schema import POSITIVE, at_least, at_most, below, check_settings
 from elmore.text.corpus import TextConfig
 from elmore.training.settings import read_settings
 
@@ -25,7 +25,7 @@ class VocabularyConfig:
     """Rarer words are predicted as `<UNK>`."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "vocabulary")
+        check_settings(self, "vocabulary")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +79,7 @@ class TrainingConfig:
     """Seed of the initial weights, the order of the text, dropout and negative samples."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "training")
+        check_settings(self, "training")
         if self.streams * self.window > _MAX_BATCH_TOKENS:
             raise InputError(
                 f"training.streams ({self.streams}) times training.window ({self.window}) must be "
@@ -119,7 +119,7 @@ class RunConfig:
     """Also write the metrics for TensorBoard, which is an optional package."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "run")
+        check_settings(self, "run")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

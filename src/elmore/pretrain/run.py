@@ -22,13 +22,13 @@ from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining
 from elmore.pretrain.resume import restore_checkpoint
+from elmore.schema import POSITIVE, check
 from elmore.signals import InterruptedRunError, interruption
 from elmore.text.corpus import Progress, encode_corpus
 from elmore.text.tokenize import Tokenization
 from elmore.training.plots import plot_pretraining
 from elmore.training.processes import join_processes
 from elmore.training.run_folder import Report, RunFolder, hardware_name, write_json
-from elmore.training.settings import check_minutes
 
 CACHE = Path.home() / ".cache" / "elmore"
 SUMMARY, PLOT = "summary.json", "loss.png"
@@ -70,7 +70,7 @@ def pretrain(
     """
     config = config or PretrainConfig()
     config = replace(config, text=config.text.for_model(None))
-    check_minutes(max_minutes)
+    check("max_minutes", max_minutes, POSITIVE)
     if config.run.tensorboard:
         require("tensorboard", extra="tensorboard")
     folder = run_folder(output)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from elmore.embedder import Precision
-from elmore.schema import POSITIVE, at_least, at_most, below, check_ranges
+from elmore.schema import POSITIVE, at_least, at_most, below, check_settings
 from elmore.text.tokenize import TokenizerName, choose_tokenization
 
 
@@ -39,7 +39,7 @@ class WordsConfig:
     """Dropout on word vectors and character CNN."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "words")
+        check_settings(self, "words")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +72,7 @@ class ElmoConfig:
     """Dropout on ELMo vectors."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "elmo")
+        check_settings(self, "elmo")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,7 +119,7 @@ class FitConfig:
     """Seed of the initial weights, the order of the examples and dropout."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "training")
+        check_settings(self, "training")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -33,6 +33,7 @@ from elmore.atomic import atomic_folder, remove_leftovers
 from elmore.checksum import file_crc32
 from elmore.errors import InputError
 from elmore.prefetch import prefetch
+from elmore.schema import at_least, check
 from elmore.text.characters import encode_words
 from elmore.text.lines import read_lines
 from elmore.text.sentences import BOS_WORD, EOS_WORD
@@ -188,8 +189,7 @@ def encode_corpus(
     get_tokenizer(config.tokenizer, config.language)  # raises if spaCy does not support it
     if not files:
         raise InputError("expected at least one text file")
-    if workers is not None and workers < 1:
-        raise InputError(f"workers must be at least 1, got {workers}")
+    check("workers", workers, at_least(1))
     folder = cache / _fingerprint(files, config)
     if not folder.exists():
         cache.mkdir(parents=True, exist_ok=True)

@@ -109,9 +109,3 @@ def _toml(values: Mapping[str, Any], section: str) -> list[str]:
 def _toml_value(value: Any) -> str:
     """Format a string, a number, a bool or a list: TOML and JSON write them alike."""
     return json.dumps("none" if value is None else value, ensure_ascii=False)  # TOML has no null
-
-
-def check_minutes(max_minutes: float | None) -> None:
-    """Raise `InputError` if a time limit is not positive."""
-    if max_minutes is not None and not max_minutes > 0:
-        raise InputError(f"max_minutes must be positive, got {max_minutes}")

@@ -35,6 +35,7 @@ from elmore.integrations.search.manifest import (
     ModelRecord,
 )
 from elmore.integrations.search.sentences import SentenceFile, write_sentences
+from elmore.schema import check, one_of
 from elmore.text.lines import read_lines
 from elmore.text.tokenize import get_tokenizer
 from elmore.vectors.embed_file import model_files
@@ -90,8 +91,7 @@ def build_index(
     require("faiss", extra="search")
     began = time.monotonic()
     text, output = Path(text), Path(output)
-    if kind not in (None, *_CANDIDATES):
-        raise InputError(f"kind must be flat, ivf-sq8 or ivf-pq, got {kind!r}")
+    check("kind", kind, one_of(*_CANDIDATES))
     inputs = [text, *model_files(model, load_options)]
     with lock(output):
         refuse_existing(output, overwrite=overwrite, contents=FILES, inputs=inputs)

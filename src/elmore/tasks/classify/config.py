@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from elmore.errors import InputError
-from elmore.schema import at_least, below, check_ranges
+from elmore.schema import at_least, below, check_settings
 from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, TextConfig, WordsConfig
 
 
@@ -49,7 +49,7 @@ class BCNConfig:
     """Dropout on the feed-forward layer, and on the input of the classifier layers."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "network")
+        check_settings(self, "network")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from elmore.schema import POSITIVE, at_least, below, check_ranges
+from elmore.schema import POSITIVE, at_least, below, check_settings
 from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
 
 
@@ -42,7 +42,7 @@ class RankerConfig:
     """Longer documents are split for training; prediction uses whole documents."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "ranker")
+        check_settings(self, "ranker")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from elmore.schema import at_least, below, check_ranges
+from elmore.schema import at_least, below, check_settings
 from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
 from elmore.text.tokenize import TokenizerName, choose_tokenization
 
@@ -45,7 +45,7 @@ class ESIMConfig:
     """Dropout after the attention, which the paper adds for ELMo."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "network")
+        check_settings(self, "network")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from elmore.schema import at_least, below, check_ranges
+from elmore.schema import at_least, below, check_settings
 from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
 
 
@@ -24,7 +24,7 @@ class ReaderConfig:
     """Maximum number of tokens in a predicted answer."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "reader")
+        check_settings(self, "reader")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

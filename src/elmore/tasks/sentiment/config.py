@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from elmore.schema import at_least, check_ranges
+from elmore.schema import at_least, check_settings
 from elmore.tasks.classify.config import BCNConfig
 from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, TextConfig, WordsConfig
 
@@ -22,7 +22,7 @@ class SentimentDataConfig(TextConfig):
     """Minimum number of words in a training phrase, as in the paper; sentences may be shorter."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "data")
+        check_settings(self, "data")
         TextConfig.__post_init__(self)
 
 

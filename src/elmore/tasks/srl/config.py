@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from elmore.schema import at_least, below, check_ranges
+from elmore.schema import at_least, below, check_settings
 from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
 
 
@@ -27,7 +27,7 @@ class LabelerConfig:
     """Longer sentences are excluded from training."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "labeler")
+        check_settings(self, "labeler")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from elmore.errors import InputError
-from elmore.schema import at_least, below, check_ranges
+from elmore.schema import at_least, below, check, check_settings
 from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, TextConfig, WordsConfig
 from elmore.tasks.tag.data import CONLLU_COLUMNS
 
@@ -13,7 +13,7 @@ from elmore.tasks.tag.data import CONLLU_COLUMNS
 class TagDataConfig(TextConfig):
     """Columns of the files, and tokenization of raw text."""
 
-    column: Annotated[str | int | None, at_least(1)] = None
+    column: str | int | None = None
     """Column of the tags: its number, counted from 1, or its name in CoNLL-U, such as `xpos`. By
     default `upos` in CoNLL-U and the last column of other files."""
 
@@ -26,7 +26,9 @@ class TagDataConfig(TextConfig):
                 f"data.column must be a number or one of {', '.join(CONLLU_COLUMNS)}, got "
                 f"{self.column!r}"
             )
-        check_ranges(self, "data")
+        if isinstance(self.column, int):
+            check("data.column", self.column, at_least(1))
+        check_settings(self, "data")
         TextConfig.__post_init__(self)
 
 
@@ -44,7 +46,7 @@ class TaggerConfig:
     """Dropout between the layers and on the output of the biLSTM."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "tagger")
+        check_settings(self, "tagger")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
