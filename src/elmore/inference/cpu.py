@@ -24,7 +24,7 @@ from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 from elmore.bilm.model import BiLM, BiLMState
 from elmore.inference.directions import run_directions
 from elmore.inference.engine import Engine, TokenRows, without_autograd
-from elmore.inference.packed import PackedInt8, PackedLinear, can_pack, int8_supported, pack_layers
+from elmore.inference.packed import PackedInt8, PackedLinear, can_pack, pack_layers
 from elmore.inference.reference import encode_by_length
 
 _MIN_WEIGHTS = 2**16  # per matrix; below that, oneDNN's overhead exceeds the gain
@@ -36,13 +36,6 @@ def worth_packing(bilm: BiLM) -> bool:
     weight = next(bilm.parameters())
     large = bilm.config.dim * bilm.config.cell_dim >= _MIN_WEIGHTS
     return large and weight.device.type == "cpu" and can_pack(weight.dtype)
-
-
-def int8_problem(device: torch.device) -> str | None:
-    """Return why int8 can't run on a device, or None if it can."""
-    if device.type != "cpu":
-        return f"int8 needs a CPU, not {device}; try bf16"
-    return None if int8_supported() else "int8 needs an x86 CPU with FBGEMM; try bf16"
 
 
 class CpuEngine(Engine):

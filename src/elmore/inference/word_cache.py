@@ -56,7 +56,8 @@ class WordCache(Generic[Word]):
         `lengths` is the number of words of each sentence, for an engine.
         """
         with self._lock:
-            self._wait_for_other_streams()
+            if self._filled is not None:  # by another CUDA stream, perhaps
+                torch.cuda.current_stream(self._engine.device).wait_event(self._filled)
             rows = self._find(words)
             missing = np.flatnonzero(rows < 0).tolist()
             if missing:
@@ -70,11 +71,6 @@ class WordCache(Generic[Word]):
             if self._table.is_cuda:  # or its memory could be reused while this stream reads it
                 self._table.record_stream(torch.cuda.current_stream(self._engine.device))
             return TokenRows(self._table, rows, np.array([*lengths], dtype=np.int64))
-
-    def _wait_for_other_streams(self) -> None:
-        """Let the current CUDA stream wait until the rows of earlier calls are written."""
-        if self._filled is not None:
-            torch.cuda.current_stream(self._engine.device).wait_event(self._filled)
 
     def _find(self, words: Sequence[Word]) -> Int[np.ndarray, " N"]:
         """Return the row of each word, -1 for those that have none."""
