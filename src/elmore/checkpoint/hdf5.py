@@ -124,6 +124,7 @@ def rules(config: BiLMConfig, cell: str) -> Iterator[Rule]:
 CELL = "MultiRNNCell/Cell{}/LSTMCell"
 ONLY_CELL = "LSTMCell"
 """HDF5 path of the cell in a one-layer model written by bilm-tf, which cannot read it itself."""
+OPTIONS = "options.json"
 _MAX_COMPRESSION = 100
 HASH = "elmore_weights_hash"
 """HDF5 attribute of weights that elmore has written: the result of `hash_weights`."""
@@ -327,31 +328,22 @@ def round_for_hdf5(bilm: BiLM) -> None:
     bilm.load_state_dict(state)
 
 
-def wrote_weights(path: Path) -> bool:
-    """Return whether `write_hdf5` has written an HDF5 file."""
+def wrote_hdf5(path: Path) -> bool:
+    """Return whether `write_hdf5` has written a file: weights, options.json or a vocabulary.
+
+    A vocabulary has to be that of the options.json next to it.
+    """
     if not path.is_file():  # reading a named pipe would wait for a writer
         return False
     try:
+        if path.name == VOCABULARY:
+            expected = read_hdf5_text(path.with_name(OPTIONS))[1]
+            return expected == hash_words(Vocabulary.read(path))
+        if path.name == OPTIONS:
+            return OPTIONS_HASH in read_json(path, "ELMo's options.json")
         with h5py.File(path) as file:
             return HASH in file.attrs
-    except (OSError, RuntimeError):
-        return False
-
-
-def wrote_options(path: Path) -> bool:
-    """Return whether `write_hdf5` has written an options.json."""
-    try:
-        return OPTIONS_HASH in read_json(path, "ELMo's options.json")
-    except InputError:
-        return False
-
-
-def wrote_vocabulary(path: Path, options: Path) -> bool:
-    """Return whether a vocabulary is the one that belongs to an options.json of `write_hdf5`."""
-    try:
-        expected = read_hdf5_text(options)[1]
-        return path.is_file() and expected == hash_words(Vocabulary.read(path))
-    except InputError:
+    except (InputError, OSError, RuntimeError):
         return False
 
 

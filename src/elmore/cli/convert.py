@@ -43,12 +43,7 @@ def convert(
     """
     from elmore.atomic import lock, refuse_existing
     from elmore.checkpoint.directory import VOCABULARY, new_directory, write_directory
-    from elmore.checkpoint.hdf5 import (
-        write_hdf5,
-        wrote_options,
-        wrote_vocabulary,
-        wrote_weights,
-    )
+    from elmore.checkpoint.hdf5 import OPTIONS, write_hdf5, wrote_hdf5
     from elmore.checkpoint.pretrained import find_model, read_pretrained
     from elmore.errors import InputError
 
@@ -59,16 +54,15 @@ def convert(
                 "--dtype, --softmax-dtype and --max-file-mb are for directories; HDF5 weights are "
                 "one file in float32"
             )
-        options_output = output.with_name("options.json")
-        vocab_output = output.with_name(VOCABULARY)
+        options_output = output.with_name(OPTIONS)
         with lock(output):
             overwrite = overwrite and output.exists()  # else options.json belongs to other weights
-            refuse = partial(refuse_existing, overwrite=overwrite, inputs=inputs)
-            refuse(output, is_own=wrote_weights)
-            refuse(options_output, is_own=wrote_options)
+            refuse = partial(refuse_existing, overwrite=overwrite, inputs=inputs, is_own=wrote_hdf5)
+            refuse(output)
+            refuse(options_output)
             saved = read_pretrained(model, options=options, vocab=vocab)
             if saved.vocabulary is not None:
-                refuse(vocab_output, is_own=partial(wrote_vocabulary, options=options_output))
+                refuse(output.with_name(VOCABULARY))
             write_hdf5(saved.bilm, output, options_output, saved.tokenization, saved.vocabulary)
         print(f"{output}, {options_output}")
         return
