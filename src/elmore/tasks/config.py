@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 
 from elmore.embedder import Precision
 from elmore.schema import POSITIVE, at_least, at_most, below, check_settings
-from elmore.text.tokenize import TokenizerName, choose_tokenization
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,21 +119,6 @@ class FitConfig:
 
     def __post_init__(self) -> None:
         check_settings(self, "training")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TextConfig:
-    """Tokenization of raw text."""
-
-    tokenizer: TokenizerName | None = None
-    """Tokenizer of raw text; by default that of the biLM, or `moses`."""
-
-    language: str | None = None
-    """ISO 639-1 code of raw text, for the rules of the tokenizer; by default that of the biLM, or
-    `en`."""
-
-    def __post_init__(self) -> None:
-        choose_tokenization(None, self.tokenizer, self.language)  # rejects unknown languages
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

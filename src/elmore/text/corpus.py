@@ -16,7 +16,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
 from itertools import islice
@@ -38,12 +38,7 @@ from elmore.text.characters import encode_words
 from elmore.text.lines import read_lines
 from elmore.text.sentences import BOS_WORD, EOS_WORD
 from elmore.text.split import split_sentences
-from elmore.text.tokenize import (
-    Tokenization,
-    TokenizerName,
-    choose_tokenization,
-    get_tokenizer,
-)
+from elmore.text.tokenize import TokenizerConfig, get_tokenizer
 from elmore.text.vocabulary import UNK_WORD, Vocabulary
 
 T = TypeVar("T")
@@ -61,35 +56,14 @@ _CHECKSUMS = "checksums.txt"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TextConfig:
+class TextConfig(TokenizerConfig):
     """How to split text into sentences and tokens."""
-
-    tokenizer: TokenizerName | None = None
-    """`whitespace` is for text that is already tokenized. By default that of the model; `moses` for
-    a new one."""
-
-    language: str | None = None
-    """ISO 639-1 code; selects the rules of the tokenizer and the sentence splitter. By default that
-    of the model; `en` for a new one."""
 
     sentences: Literal["split", "lines"] = "split"
     """`split` splits each line into sentences; `lines` treats each line as one sentence."""
 
     replace_invalid: bool = False
     """Replace invalid UTF-8 with U+FFFD instead of raising an error."""
-
-    def __post_init__(self) -> None:
-        Tokenization(self.tokenizer or "whitespace", self.language or "en")  # raises if unknown
-
-    @property
-    def tokenization(self) -> Tokenization:
-        """Tokenizer and language, with defaults filled in."""
-        return choose_tokenization(None, self.tokenizer, self.language)
-
-    def for_model(self, of_model: Tokenization | None) -> "TextConfig":
-        """Fill in the tokenizer and the language of a model; see `choose_tokenization`."""
-        chosen = choose_tokenization(of_model, self.tokenizer, self.language)
-        return replace(self, tokenizer=chosen.tokenizer, language=chosen.language)
 
 
 def read_sentences(path: Path, config: TextConfig) -> Iterator[list[str]]:

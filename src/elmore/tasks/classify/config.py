@@ -5,11 +5,12 @@ from typing import Annotated, Literal
 
 from elmore.errors import InputError
 from elmore.schema import at_least, below, check_settings
-from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, TextConfig, WordsConfig
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
+from elmore.text.tokenize import TokenizerConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ClassifyDataConfig(TextConfig):
+class ClassifyDataConfig(TokenizerConfig):
     """Columns of the files, and tokenization."""
 
     text_column: str | None = None
@@ -29,7 +30,7 @@ class ClassifyDataConfig(TextConfig):
     def __post_init__(self) -> None:
         if not self.separator:
             raise InputError("data.separator must not be empty")
-        TextConfig.__post_init__(self)
+        TokenizerConfig.__post_init__(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from elmore.tasks.config import TextConfig
 from elmore.tasks.spans import Scheme
 from elmore.tasks.tag.config import TaggerConfig, TaggingConfig
+from elmore.text.tokenize import TokenizerConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,5 +19,5 @@ class NerTaggerConfig(TaggerConfig):
 class NerConfig(TaggingConfig):
     """All settings of named-entity recognition."""
 
-    data: TextConfig = field(default_factory=TextConfig)
+    data: TokenizerConfig = field(default_factory=TokenizerConfig)
     tagger: NerTaggerConfig = field(default_factory=NerTaggerConfig)

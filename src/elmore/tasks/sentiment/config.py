@@ -5,11 +5,12 @@ from typing import Annotated, Literal
 
 from elmore.schema import at_least, check_settings
 from elmore.tasks.classify.config import BCNConfig
-from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, TextConfig, WordsConfig
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
+from elmore.text.tokenize import TokenizerConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SentimentDataConfig(TextConfig):
+class SentimentDataConfig(TokenizerConfig):
     """Classes, training examples and tokenization."""
 
     classes: Literal[5, 2] = 5
@@ -23,7 +24,7 @@ class SentimentDataConfig(TextConfig):
 
     def __post_init__(self) -> None:
         check_settings(self, "data")
-        TextConfig.__post_init__(self)
+        TokenizerConfig.__post_init__(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

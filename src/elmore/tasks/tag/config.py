@@ -5,12 +5,13 @@ from typing import Annotated
 
 from elmore.errors import InputError
 from elmore.schema import at_least, below, check, check_settings
-from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, TextConfig, WordsConfig
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
 from elmore.tasks.tag.data import CONLLU_COLUMNS
+from elmore.text.tokenize import TokenizerConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TagDataConfig(TextConfig):
+class TagDataConfig(TokenizerConfig):
     """Columns of the files, and tokenization of raw text."""
 
     column: str | int | None = None
@@ -29,7 +30,7 @@ class TagDataConfig(TextConfig):
         if isinstance(self.column, int):
             check("data.column", self.column, at_least(1))
         check_settings(self, "data")
-        TextConfig.__post_init__(self)
+        TokenizerConfig.__post_init__(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
