@@ -70,7 +70,7 @@ def test_corpus_contains_the_text(
 def test_same_text_is_encoded_once(text: Path, tmp_path: Path) -> None:
     encoded = []
 
-    def count_chunks(chunks):
+    def count_chunks(chunks, _):
         for chunk in chunks:
             encoded.append(chunk)
             yield chunk

@@ -75,7 +75,7 @@ class RunOptions:
         return {
             **{name: getattr(self, name) for name in same},
             "report": (lambda _: None) if self.json_output else show_record,
-            "progress": lambda chunks: with_progress(chunks, "thousand lines encoded"),
+            "progress": with_progress,
         }
 
 

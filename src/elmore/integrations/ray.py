@@ -39,8 +39,8 @@ from elmore.integrations.ray_cluster import (
     gpus_per_actor,
     require_ray,
 )
+from elmore.progress import Progress, no_progress
 from elmore.schema import check, one_of
-from elmore.vectors.parts import Progress
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -100,7 +100,7 @@ def embed_partitions(
     num_cpus: float = 1,
     num_gpus: float | None = None,
     device: str = "auto",
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
     **options: Any,
 ) -> EmbeddedPartitions:
     """Write the vectors of each input file to a file with the same stem, with Ray Data.
@@ -162,7 +162,7 @@ def embed_partitions(
             )
             size = min(size, len(paths))
             with closing(_run(ray, embed, paths, size, num_cpus, num_gpus)) as reports:
-                shown = progress(reports, f"of {len(paths):,} partitions") if progress else reports
+                shown = progress(reports, f"of {len(paths):,} partitions")
                 finished = _collect(shown, len(paths))
         remove_leftovers_in(folder)
     return EmbeddedPartitions(

@@ -22,9 +22,10 @@ from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining
 from elmore.pretrain.resume import restore_checkpoint
+from elmore.progress import Progress, no_progress
 from elmore.schema import POSITIVE, check
 from elmore.signals import InterruptedRunError, interruption
-from elmore.text.corpus import Progress, encode_corpus
+from elmore.text.corpus import encode_corpus
 from elmore.text.tokenize import Tokenization
 from elmore.training.plots import plot_pretraining
 from elmore.training.processes import join_processes
@@ -47,7 +48,7 @@ def pretrain(
     cache: Path | None = None,
     workers: int | None = None,
     report: Report = lambda _: None,
-    progress: Progress = iter,
+    progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """Train a biLM on text, write it to a folder, and return a summary of the run.
 
@@ -63,7 +64,8 @@ def pretrain(
         cache: Folder for encoded text; `~/.cache/elmore` by default.
         workers: Number of processes that tokenize; all cores by default.
         report: Receives metrics and messages while training; see `Report`.
-        progress: Wraps the iterator over chunks of 1000 lines while they are encoded.
+        progress: Shows how many chunks of 1000 lines are encoded: takes an iterable and a
+            description, returns an iterable, like `tqdm.tqdm`.
 
     Raises:
         InterruptedRunError: If a signal stopped the run. The message says how to continue.

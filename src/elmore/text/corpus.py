@@ -33,6 +33,7 @@ from elmore.atomic import atomic_folder, remove_leftovers
 from elmore.checksum import file_crc32
 from elmore.errors import InputError
 from elmore.prefetch import prefetch
+from elmore.progress import Progress, no_progress
 from elmore.schema import at_least, check
 from elmore.text.characters import encode_words
 from elmore.text.lines import read_lines
@@ -42,8 +43,6 @@ from elmore.text.tokenize import TokenizerConfig, get_tokenizer
 from elmore.text.vocabulary import UNK_WORD, Vocabulary
 
 T = TypeVar("T")
-Progress = Callable[[Iterator[Any]], Iterator[Any]]
-"""Wraps an iterator to show progress, as `tqdm` does."""
 
 BOS, EOS = range(2)
 _SPECIAL_WORDS = (BOS_WORD, EOS_WORD, UNK_WORD)
@@ -144,7 +143,7 @@ def encode_corpus(
     config: TextConfig | None = None,
     *,
     workers: int | None = None,
-    progress: Progress = iter,
+    progress: Progress = no_progress,
 ) -> Corpus:
     """Encode text files, or open the cached result for the same content and settings.
 
@@ -154,7 +153,7 @@ def encode_corpus(
         config: How to split text into sentences and tokens.
         workers: Number of tokenizer processes; by default one per core. With more than one, guard a
             script's entry point with `if __name__ == "__main__":`.
-        progress: Wraps the iterator over encoded chunks of 1000 lines; see `Progress`.
+        progress: Shows how many chunks of 1000 lines are encoded; see `Progress`.
 
     Raises:
         InputError: If there are no files, a file is not valid text, or the files have no words.
@@ -172,7 +171,7 @@ def encode_corpus(
                 remove_leftovers(folder)
                 with atomic_folder(folder) as temporary:
                     chunks = _encode_files(files, config, workers or os.cpu_count() or 1)
-                    _write(temporary, progress(chunks), files)
+                    _write(temporary, progress(chunks, "thousand lines encoded"), files)
     return Corpus(folder)
 
 

@@ -30,6 +30,7 @@ from elmore.atomic import (
     synchronize,
 )
 from elmore.errors import InputError
+from elmore.progress import Progress, no_progress
 from elmore.schema import read_json
 from elmore.signals import deferred_signals
 from elmore.vectors.formats import FORMATS, RECORD, batch_crc32
@@ -58,8 +59,6 @@ class Saved(NamedTuple):
 
 RowsAfter = Callable[[Saved], Iterable[tuple[VectorRow, Saved]]]
 """Returns the rows that are not saved, each with what is saved once it is."""
-Progress = Callable[[Iterable[Any], str], Iterable[Any]]
-"""Wraps an iterable to show how far it is, like `tqdm.tqdm` or `rich.progress.track`."""
 
 
 def write_vectors(
@@ -70,7 +69,7 @@ def write_vectors(
     settings: Mapping[str, Any] | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> int:
     """Write rows to a file; return how many it has.
 
@@ -174,7 +173,7 @@ class _Run:
         rows_after: RowsAfter,
         record: dict[str, Any],
         settings: Mapping[str, Any],
-        progress: Progress | None,
+        progress: Progress,
     ) -> int:
         """Write the file; return its number of rows.
 
@@ -202,9 +201,8 @@ class _Run:
             part.replace(self._path)
             synchronize(self._path.parent)
             return last.rows
-        batches: Iterable[pa.RecordBatch] = self._read(record["id"], last.rows)
-        if progress is not None:
-            batches = progress(batches, f"batches converted to {suffix}")
+        parts = self._read(record["id"], last.rows)
+        batches = progress(parts, f"batches converted to {suffix}")
         with atomic_file(self._path) as output:
             FORMATS[suffix](output, self._schema(settings=settings, saved=last), batches)
         return last.rows
