@@ -24,7 +24,7 @@ from elmore.bilm.model import BiLM
 from elmore.checkpoint.build import build, on_meta_device
 from elmore.checkpoint.directory import VOCABULARY
 from elmore.checkpoint.hash import hash_json, hash_weights, hash_words
-from elmore.errors import InputError
+from elmore.errors import InputError, refused
 from elmore.schema import from_mapping, read_json
 from elmore.text.characters import NUM_CHARACTERS
 from elmore.text.tokenize import Tokenization
@@ -142,15 +142,10 @@ def read_hdf5(weights: Path, options: Path) -> BiLM:
     settings = read_json(options, "ELMo's options.json")
     if not weights.is_file():  # reading a named pipe would wait for a writer
         raise InputError(f"{weights}: no such file; expected HDF5 weights")
-    try:
-        with h5py.File(weights) as file:
-            return _read_bilm(file, settings, options)
-    except InputError:
-        raise
-    except (OSError, RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(
-            f"{weights} is not a readable HDF5 file ({error}). Was it downloaded completely?"
-        ) from error
+    damages = (OSError, RuntimeError, LookupError, TypeError, ValueError, AttributeError)
+    message = f"{weights} is not a readable HDF5 file. Was it downloaded completely?"
+    with refused(message, *damages), h5py.File(weights) as file:
+        return _read_bilm(file, settings, options)
 
 
 def _read_bilm(file: h5py.File, settings: Mapping[str, Any], options: Path) -> BiLM:

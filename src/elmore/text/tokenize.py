@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Literal, TypeVar, get_args
 
-from elmore.errors import InputError, require
+from elmore.errors import InputError, refused, require
 
 TokenizerName = Literal["moses", "whitespace", "spacy"]
 Tokenizer = Callable[[str], list[str]]
@@ -289,10 +289,8 @@ def _is_mark(char: str) -> bool:
 @cache
 def _spacy(language: str) -> Tokenizer:
     spacy = require("spacy", extra="spacy")
-    try:
+    with refused(f"spaCy cannot tokenize the language {language!r}", ImportError):
         spacy_tokenizer = spacy.blank(language).tokenizer
-    except ImportError as error:
-        raise InputError(f"spaCy cannot tokenize the language {language!r}: {error}") from error
 
     def split(text: str) -> list[str]:
         text = unicodedata.normalize("NFC", text)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from elmore.checkpoint.directory import save_tensors
 from elmore.checkpoint.hash import hash_json, hash_weights
-from elmore.errors import InputError
+from elmore.errors import InputError, refused
 
 _MAX_KEPT = 2
 
@@ -56,14 +56,13 @@ def read_checkpoint(path: Path) -> Checkpoint:
     Raises:
         InputError: If the file is incomplete, or its checksum does not match.
     """
-    try:
+    damages = (SafetensorError, KeyError, json.JSONDecodeError, OSError)
+    with refused(f"{path} is not a complete checkpoint", *damages):
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         checkpoint = Checkpoint(tensors, json.loads(header["metadata"]))
         intact = header["checksum"] == _checksum(tensors, header["metadata"])
-    except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
-        raise InputError(f"{path} is not a complete checkpoint ({error})") from error
     if not intact:
         raise InputError(f"{path} is damaged: its checksum does not match")
     return checkpoint
@@ -98,7 +97,5 @@ def restore_module(module: nn.Module, tensors: Mapping[str, Tensor], path: Path)
     Raises:
         InputError: If names or shapes do not match; `path` is the file that the message names.
     """
-    try:
+    with refused(f"{path} belongs to another model", RuntimeError):
         module.load_state_dict(dict(tensors))
-    except RuntimeError as error:
-        raise InputError(f"{path} belongs to another model: {error}") from error
