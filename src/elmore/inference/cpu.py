@@ -51,7 +51,7 @@ class CpuEngine(Engine):
     """
 
     def __init__(self, bilm: BiLM, *, int8: bool = False) -> None:
-        super().__init__(bilm.config, torch.device("cpu"), next(bilm.parameters()).dtype)
+        super().__init__(bilm)
         self._encoder = bilm.encode
         pack_layers(self._encoder)
         self._forward = _pack_stack(bilm.forward_lstms, int8)

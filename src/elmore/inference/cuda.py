@@ -37,8 +37,7 @@ class CudaEngine(Engine):
     """
 
     def __init__(self, bilm: BiLM) -> None:
-        weight = next(bilm.parameters())
-        super().__init__(bilm.config, weight.device, weight.dtype)
+        super().__init__(bilm)
         self._encoder = bilm.encode
         pairs = zip(bilm.forward_lstms, bilm.backward_lstms, strict=True)
         lstms = cast("list[tuple[ProjectedLSTM, ProjectedLSTM]]", list(pairs))

@@ -16,9 +16,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from elmore.bilm.config import BiLMConfig
 from elmore.bilm.lstm import LSTMState
-from elmore.bilm.model import BiLMState
+from elmore.bilm.model import BiLM, BiLMState
 from elmore.errors import InputError
 
 # GNU OpenMP's threads do not survive a fork. With more than one thread, the first parallel region
@@ -49,10 +48,9 @@ class Engine(ABC):
         dtype: The dtype of token vectors and layers.
     """
 
-    def __init__(self, config: BiLMConfig, device: torch.device, dtype: torch.dtype) -> None:
-        self.config = config
-        self.device = device
-        self.dtype = dtype
+    def __init__(self, bilm: BiLM) -> None:
+        weight = next(bilm.parameters())
+        self.config, self.device, self.dtype = bilm.config, weight.device, weight.dtype
         self._pid = os.getpid()
 
     @abstractmethod

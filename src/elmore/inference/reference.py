@@ -41,8 +41,7 @@ class ReferenceEngine(Engine):
     """Runs the plain biLM."""
 
     def __init__(self, bilm: BiLM) -> None:
-        weight = next(bilm.parameters())
-        super().__init__(bilm.config, weight.device, weight.dtype)
+        super().__init__(bilm)
         self._bilm = bilm
 
     def encode(self, ids: Int[Tensor, "N ..."]) -> Float[Tensor, "N D"]:

@@ -6,6 +6,7 @@ DIR/config.json model.safetensors softmax.safetensors vocab.txt   the model
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ def pretrain(
     folder = run_folder(output)
     with (
         join_processes(find_device(device)) as processes,
-        processes.only_first(lock(output)),
+        lock(output) if processes.first else nullcontext(),
         folder.explain_interruption(resume=resume),
     ):
         if processes.first:
