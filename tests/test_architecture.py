@@ -12,8 +12,8 @@ from packaging.requirements import Requirement
 import elmore
 
 ORDER = [
-    "errors", "threads", "prefetch", "progress", "atomic", "schema", "transfer", "text", "bilm",
-    "inference",
+    "errors", "signals", "threads", "prefetch", "progress", "checksum", "atomic", "schema",
+    "transfer", "text", "bilm", "inference",
     "mix", "checkpoint", "embedder", "vectors", "training", "pretrain", "tasks", "analysis",
     "integrations", "compat", "server", "cli",
 ]  # fmt: skip

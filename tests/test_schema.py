@@ -1,12 +1,13 @@
 """Dataclasses from mappings. Oracle: dataclasses and error messages written by hand."""
 
 from dataclasses import asdict, dataclass, field
+from typing import Annotated
 
 import pytest
 
 from elmore.bilm.config import BiLMConfig
 from elmore.errors import InputError
-from elmore.schema import check_ranges, from_mapping
+from elmore.schema import POSITIVE, at_least, at_most, below, check_settings, from_mapping
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,21 +49,20 @@ def test_errors_name_the_invalid_setting(values: dict, message: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Ranges:
-    size: int = 3
-    rate: float = 0.5
-    share: float = 0.0
-    pair: tuple[float, float] = (0.1, 0.9)
+    size: Annotated[int | None, at_least(3), at_most(1000)] = 3
+    rate: Annotated[float, POSITIVE] = 0.5
+    share: Annotated[float, below(1)] = 0.0
+    pair: Annotated[tuple[float, float], below(1)] = (0.1, 0.9)
 
     def __post_init__(self) -> None:
-        check_ranges(
-            "here", self, at_least={"size": 3}, positive=("rate",), below_one=("share", "pair")
-        )
+        check_settings(self, "here")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"size": 2}, "here.size must be at least 3, got 2"),
+        ({"size": 1001}, "here.size must be at most 1,000, got 1001"),
         ({"rate": 0.0}, "here.rate must be positive and finite, got 0.0"),
         ({"rate": float("inf")}, "here.rate must be positive"),
         ({"rate": float("nan")}, "here.rate must be positive"),
@@ -73,10 +73,11 @@ class Ranges:
 )
 def test_errors_name_the_value_out_of_range(change: dict, message: str) -> None:
     assert Ranges() == Ranges(size=3)
+    assert Ranges(size=None).size is None
     with pytest.raises(InputError, match=message):
         Ranges(**change)
 
 
 def test_integers_beyond_floats_are_out_of_range() -> None:
-    with pytest.raises(InputError, match="cell_clip must be positive and at most"):
+    with pytest.raises(InputError, match="cell_clip must be positive"):
         from_mapping(BiLMConfig, {"cell_clip": 10**400}, "config.json")

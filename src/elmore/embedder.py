@@ -28,6 +28,7 @@ from elmore.inference.batches import Embedded, SentenceRunner
 from elmore.inference.engine import without_autograd
 from elmore.inference.layers import Layers, check_layer, check_layers, select_layers
 from elmore.inference.long import Select
+from elmore.schema import at_least, check, one_of
 from elmore.text.characters import encode_words
 from elmore.text.script import warn_about_script
 from elmore.text.sentences import (
@@ -147,8 +148,7 @@ class Embedder:
         tokenizer: TokenizerName | None = None,
         language: str | None = None,
     ) -> None:
-        if precision not in get_args(Precision):
-            raise InputError(f"precision must be fp32, bf16 or int8, got {precision!r}")
+        check("precision", precision, one_of(*get_args(Precision)))
         self.device = find_device(device)
         self.precision = precision
         self._source = bilm
@@ -277,9 +277,8 @@ class Embedder:
     ) -> tuple[SentenceRunner, Select, int]:
         """Check the arguments of a stream; return those of its runner."""
         check_layers(layers, self.num_layers)
-        check_dtype(dtype)
-        if batch_words is not None and batch_words < 1:
-            raise InputError(f"batch_words must be at least 1, got {batch_words}")
+        check("dtype", dtype, one_of(*get_args(Dtype)))
+        check("batch_words", batch_words, at_least(1))
         self._runner.engine.check_process()
 
         def select(every: Float[Tensor, "J N D"]) -> Tensor:
@@ -295,8 +294,7 @@ class Embedder:
         pool: Literal["mean", "max"] = "mean",
     ) -> Float32[np.ndarray, "S D"]:
         """Return one vector per sentence: the mean or the maximum over its words."""
-        if pool not in ("mean", "max"):
-            raise InputError(f"pool must be mean or max, got {pool!r}")
+        check("pool", pool, one_of("mean", "max"))
         check_layer(layers, self.num_layers, "layers")
         reduce = np.mean if pool == "mean" else np.max
         vectors = np.zeros((0, self.dim), dtype=np.float32)
@@ -315,7 +313,7 @@ class Embedder:
             )
         self._runner.engine.check_process()
         with without_autograd(self.device):
-            table, rows = self._runner.words.look_up(check_sentence(words, 0))
+            table, rows, _ = self._runner.words.look_up(check_sentence(words, 0))
             return table[to_device(rows, self.device)].float().cpu().numpy()
 
     def encode(self, sentences: Iterable[str | Sentence]) -> TokenBatch:
@@ -338,8 +336,7 @@ class Embedder:
                 weights are float32 again once they are loaded.
             overwrite: Replace an existing directory if it has the files of a model and no others.
         """
-        if dtype not in get_args(WeightsDtype):
-            raise InputError(f"dtype must be float32, float16 or int8, got {dtype!r}")
+        check("dtype", dtype, one_of(*get_args(WeightsDtype)))
         with new_directory(Path(path), overwrite=overwrite) as folder:
             write_directory(
                 self.bilm,
@@ -379,12 +376,6 @@ class Embedder:
 
 def _copy(bilm: BiLM, vocabulary: Vocabulary | None) -> Pretrained:
     return Pretrained(copy.deepcopy(bilm), vocabulary, {}, None, hash_weights(bilm.state_dict()))
-
-
-def check_dtype(dtype: str) -> None:
-    """Raise `InputError` unless vectors can be stored in `dtype`."""
-    if dtype not in get_args(Dtype):
-        raise InputError(f"dtype must be float32 or float16, got {dtype!r}")
 
 
 def get_word_encoder(config: BiLMConfig, vocabulary: Vocabulary | None) -> EncodeWords:

@@ -1,5 +1,7 @@
 """Errors that are not bugs: invalid input and missing optional packages."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +15,17 @@ class InputError(ValueError):
 
 class MissingExtraError(ImportError):
     """A feature needs an optional package that is not installed."""
+
+
+@contextmanager
+def refused(message: str, *errors: type[Exception]) -> Iterator[None]:
+    """Raise `InputError` with the message and the reason instead of these errors."""
+    try:
+        yield
+    except InputError:
+        raise
+    except errors as error:
+        raise InputError(f"{message} ({' '.join(str(error).split())})") from error
 
 
 def describe_os_error(error: OSError) -> str:

@@ -16,6 +16,7 @@ from elmore.bilm.model import BiLM, BiLMOutput, BiLMState
 from elmore.errors import InputError
 from elmore.inference import new_engine
 from elmore.inference.padded import PaddedRunner
+from elmore.schema import at_least, check, one_of
 from elmore.text.sentences import TokenBatch
 
 MixWeights = Literal["learned", "average", "top"] | Sequence[float]
@@ -40,10 +41,7 @@ class ScalarMix(nn.Module):
         self, num_layers: int, *, weights: MixWeights = "learned", layer_norm: LayerNorm = False
     ) -> None:
         super().__init__()
-        if layer_norm not in (False, True, "token", "allennlp", "bilm-tf"):
-            raise InputError(
-                f"layer_norm must be False, True, token, allennlp or bilm-tf, got {layer_norm!r}"
-            )
+        check("layer_norm", layer_norm, one_of(False, True, "token", "allennlp", "bilm-tf"))
         self.layer_norm: LayerNorm = "token" if layer_norm is True else layer_norm
         self.gamma = nn.Parameter(torch.ones(()))
         if weights == "learned":
@@ -189,8 +187,7 @@ class Elmo(BiLMRunner):
         projection_dim: int | None = None,
     ) -> None:
         super().__init__(bilm, frozen=frozen)
-        if num_mixes < 1:
-            raise InputError(f"num_mixes must be at least 1, got {num_mixes}")
+        check("num_mixes", num_mixes, at_least(1))
         self.keep_boundaries = keep_boundaries
         width = 2 * bilm.config.dim
         self.dim = projection_dim or width

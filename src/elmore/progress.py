@@ -2,12 +2,19 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+Progress = Callable[[Iterable[Any], str], Iterable[Any]]
+"""Shows progress: takes an iterable and a description, returns an iterable, like `tqdm.tqdm`."""
 
 _SECONDS_BETWEEN_LINES = 10.0
+
+
+def no_progress(items: Iterable[T], _: str) -> Iterable[T]:
+    """Show nothing."""
+    return items
 
 
 def with_progress(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:

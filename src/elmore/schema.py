@@ -5,10 +5,10 @@ import json
 import math
 import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from elmore.errors import InputError
 
@@ -99,38 +99,56 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
     raise InputError(f"{where}: expected {name}, got {value!r:.60}")
 
 
-def check_ranges(
-    section: str,
-    settings: object,
-    *,
-    at_least: Mapping[str, float] | None = None,
-    at_most: Mapping[str, float] | None = None,
-    positive: Sequence[str] = (),
-    below_one: Sequence[str] = (),
-) -> None:
-    """Raise `InputError` if a setting is out of range.
+class Rule(NamedTuple):
+    """A condition for a value: an argument, or a setting that has it in its `Annotated` type."""
+
+    accepts: Callable[[Any], bool]
+    text: str
+
+
+POSITIVE = Rule(lambda number: 0 < number < math.inf, "be positive and finite")
+
+
+def at_least(minimum: float) -> Rule:
+    """Accept numbers from a minimum on."""
+    return Rule(lambda number: number >= minimum, f"be at least {minimum}")
+
+
+def at_most(maximum: float) -> Rule:
+    """Accept numbers up to a maximum."""
+    return Rule(lambda number: number <= maximum, f"be at most {maximum:,}")
+
+
+def below(maximum: float) -> Rule:
+    """Accept numbers from 0 to a maximum, which is excluded."""
+    return Rule(lambda number: 0 <= number < maximum, f"lie in [0, {maximum})")
+
+
+def one_of(*choices: object) -> Rule:
+    """Accept only these values."""
+    *names, last = map(str, choices)
+    return Rule(choices.__contains__, f"be {', '.join(names)} or {last}")
+
+
+def check(name: str, value: object, *rules: Rule) -> None:
+    """Raise `InputError` if a value, or an element of a tuple, breaks a rule. None is accepted."""
+    values = value if isinstance(value, tuple) else (value,)
+    for rule in rules:
+        if not all(each is None or rule.accepts(each) for each in values):
+            raise InputError(f"{name} must {rule.text}, got {value!r}")
+
+
+def check_settings(settings: object, section: str = "") -> None:
+    """Check all values of a dataclass: `Annotated` with rules, or `Literal`.
 
     Args:
-        section: Name of the settings in messages.
         settings: The dataclass.
-        at_least: Settings with their smallest allowed values; None is allowed, too.
-        at_most: Settings with their largest allowed values.
-        positive: Settings that must be positive and finite.
-        below_one: Settings that must lie in [0, 1), all elements of them if they are tuples.
+        section: Name of the settings in messages.
+
+    Raises:
+        InputError: If a value breaks a rule.
     """
-
-    def require(name: str, ok: bool, rule: str) -> None:
-        if not ok:
-            raise InputError(f"{section}.{name} must {rule}, got {getattr(settings, name)}")
-
-    for name, minimum in (at_least or {}).items():
-        value = getattr(settings, name)
-        require(name, value is None or value >= minimum, f"be at least {minimum}")
-    for name, maximum in (at_most or {}).items():
-        require(name, getattr(settings, name) <= maximum, f"be at most {maximum:,}")
-    for name in positive:
-        require(name, 0 < getattr(settings, name) < math.inf, "be positive and finite")
-    for name in below_one:
-        value = getattr(settings, name)
-        values = value if isinstance(value, tuple) else (value,)
-        require(name, all(0 <= number < 1 for number in values), "lie in [0, 1)")
+    for name, kind in get_type_hints(type(settings), include_extras=True).items():
+        choices = (one_of(*get_args(kind)),) if get_origin(kind) is Literal else ()
+        rules = getattr(kind, "__metadata__", choices)
+        check(f"{section}.{name}" if section else name, getattr(settings, name), *rules)

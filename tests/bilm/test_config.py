@@ -28,18 +28,19 @@ def test_defaults_are_the_sizes_of_the_paper() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_layers": 0}, "num_layers must be from 1 to 100, got 0"),
+        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
         ({"dropout": 1.0}, r"dropout must lie in \[0, 1\)"),
         ({"filters": ()}, "filters must be 1 to 100"),
         ({"filters": ((60, 4),)}, r"width from 1 to max_characters \(50\)"),
-        ({"max_characters": 2}, "max_characters must be from 3 to"),
+        ({"max_characters": 2}, "max_characters must be at least 3"),
         ({"activation": "gelu"}, "activation must be relu or tanh, got 'gelu'"),
         ({"cell_clip": -1.0}, "cell_clip must be positive"),
-        ({"projection_clip": 1e308}, "projection_clip must be positive and at most 1,000,000"),
+        ({"projection_clip": 1e308}, "projection_clip must be at most 1,000,000"),
         ({"project_cells": False}, r"cell_dim \(4096\) must equal dim \(512\)"),
         ({"project_filters": False}, r"must sum to dim \(512\), got 2048"),
-        ({"vocab_size": 2}, "vocab_size must be from 3 to"),
-        ({"num_highways": -1}, "num_highways must be from 0 to 100"),
+        ({"vocab_size": 2}, "vocab_size must be at least 3"),
+        ({"num_highways": -1}, "num_highways must be at least 0"),
+        ({"num_highways": 101}, "num_highways must be at most 100"),
     ],
 )
 def test_invalid_settings_are_rejected(settings: dict, message: str) -> None:

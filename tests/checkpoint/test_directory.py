@@ -118,7 +118,7 @@ def test_missing_weight_file_is_rejected(directory: Path) -> None:
         ({"activation": "gelu"}, "activation: expected 'relu' or 'tanh', got 'gelu'"),
         ({"filters": [[1, 2, 3]]}, "filters: expected"),
         ({"filters": 7}, "filters: expected"),
-        ({"num_layers": 0}, "num_layers must be from 1"),
+        ({"num_layers": 0}, "num_layers must be at least 1"),
         ({"cell_dim": 64}, "has shape"),
         ({"num_layers": 3}, r"missing weights \(8\)"),
         ({"num_layers": 1}, r"unexpected weights \(8\)"),

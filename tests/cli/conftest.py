@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from elmore.cli import main
-from elmore.training.interruption import SIGNALS
+from elmore.signals import SIGNALS
 
 
 class Result:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from elmore.bilm.model import BiLM
 from elmore.inference import cpu, packed
 from elmore.inference.cpu import CpuEngine, _order_by_step
+from elmore.inference.engine import TokenRows
 from elmore.inference.packed import PackedInt8, PackedLinear
 from elmore.text.characters import encode_words
 from tests.cpu import needs_int8, needs_onednn
@@ -77,7 +78,7 @@ def test_first_layer_multiplies_each_distinct_word_once(
         hook = engine._forward[0]._input.register_forward_hook(
             lambda _, args, __, rows=rows: rows.append(len(args[0]))
         )
-        layers = engine.run(case.table, *case.without_boundaries(), start)
+        layers = engine.run(TokenRows(case.table, *case.without_boundaries()), start)
         hook.remove()
         torch.testing.assert_close(layers, expected, rtol=0, atol=2e-6)
         # Tokens of each step: a is a; rose it; is; a; rose. A product covers one step, or several
@@ -91,11 +92,11 @@ def test_layers_do_not_depend_on_the_memory_for_gates(
     tiny: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = CpuEngine(copy.deepcopy(tiny.bilm))
-    expected, _ = engine.run_with_state(tiny.table, tiny.tokens, tiny.lengths)
+    expected, _ = engine.run_with_state(TokenRows(tiny.table, tiny.tokens, tiny.lengths))
     row = 4 * tiny.bilm.config.cell_dim * 4  # bytes
     for rows in (0, 1, 5, 50):
         monkeypatch.setattr(cpu, "_GATE_BYTES", rows * row)
-        layers, _ = engine.run_with_state(tiny.table, tiny.tokens, tiny.lengths)
+        layers, _ = engine.run_with_state(TokenRows(tiny.table, tiny.tokens, tiny.lengths))
         torch.testing.assert_close(layers, expected, rtol=0, atol=1e-6)
 
 

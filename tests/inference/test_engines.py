@@ -14,7 +14,7 @@ from elmore.bilm.model import BiLM
 from elmore.errors import InputError
 from elmore.inference import cpu, new_engine
 from elmore.inference.cpu import CpuEngine
-from elmore.inference.engine import Engine
+from elmore.inference.engine import Engine, TokenRows
 from elmore.inference.packed import can_pack
 from elmore.inference.reference import ReferenceEngine
 from elmore.text.characters import encode_words
@@ -72,7 +72,7 @@ def test_layers_and_state_equal_those_of_the_bilm(make_engine: MakeEngine, case:
     _, expected = case.expected()
     engine = make_engine(copy.deepcopy(case.bilm))
     table = case.table.to(engine.device)
-    layers, state = engine.run_with_state(table, case.tokens, case.lengths)
+    layers, state = engine.run_with_state(TokenRows(table, case.tokens, case.lengths))
     assert_accurate(layers, case)
     for a, b in zip(state, expected, strict=True):
         torch.testing.assert_close(a.cell.cpu(), b.cell, rtol=1e-5, atol=1e-5)
@@ -89,7 +89,7 @@ def test_words_start_from_the_state_after_the_boundary_token(
     table = case.table.to(engine.device)
     start = engine.start_state(table[:2])
     words, lengths = case.without_boundaries()
-    assert_accurate(engine.run(table, words, lengths, start), case, words=True)
+    assert_accurate(engine.run(TokenRows(table, words, lengths), start), case, words=True)
 
 
 @pytest.mark.parametrize("make_engine", ENGINES)
@@ -100,14 +100,14 @@ def test_given_state_is_used_and_not_changed(make_engine: MakeEngine, tiny: Case
     state = random_state(tiny.bilm.config, len(tiny.lengths))
     given = [type(s)(*(x.to(engine.device) for x in s)) for s in state]
     table = tiny.table.to(engine.device)
-    layers, after = engine.run_with_state(table, tiny.tokens, tiny.lengths, given)
+    layers, after = engine.run_with_state(TokenRows(table, tiny.tokens, tiny.lengths), given)
     expected, expected_after = tiny.expected(state)
     torch.testing.assert_close(layers.cpu(), expected, rtol=0, atol=5e-6)
     for a, b in zip(after, expected_after, strict=True):
         torch.testing.assert_close(a.cell.cpu(), b.cell, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(a.output.cpu(), b.output, rtol=1e-5, atol=1e-5)
     no_layers, unchanged = engine.run_with_state(
-        table, tiny.tokens[:0], np.zeros(len(tiny.lengths), dtype=np.int64), given
+        TokenRows(table, tiny.tokens[:0], np.zeros(len(tiny.lengths), dtype=np.int64)), given
     )
     assert no_layers.shape == (3, 0, 2 * tiny.bilm.config.dim)
     for a, b, c in zip(unchanged, given, state, strict=True):
@@ -125,7 +125,7 @@ def test_batches_without_sentences_or_words_give_empty_layers(
     table = tiny.table.to(engine.device)
     start = engine.start_state(table[:2])
     for lengths in (np.zeros(0, dtype=np.int64), np.zeros(2, dtype=np.int64)):
-        layers = engine.run(table, tiny.tokens[:0], lengths, start)
+        layers = engine.run(TokenRows(table, tiny.tokens[:0], lengths), start)
         assert layers.shape == (3, 0, 2 * tiny.bilm.config.dim)
 
 
@@ -155,7 +155,9 @@ def test_lower_precision_is_close_to_float32(
     case = make_case(bilm, encode_words)
     expected, _ = case.expected()
     engine = CpuEngine(copy.deepcopy(bilm).to(dtype), int8=int8)
-    layers, _ = engine.run_with_state(case.table.to(engine.dtype), case.tokens, case.lengths)
+    layers, _ = engine.run_with_state(
+        TokenRows(case.table.to(engine.dtype), case.tokens, case.lengths)
+    )
     cosine = torch.cosine_similarity(layers.float(), expected, dim=-1)
     assert cosine.min() >= min_cosine
     assert cosine.mean() >= 0.999

@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from elmore.bilm.config import BiLMConfig
-from elmore.bilm.model import BiLM
+from elmore.bilm.model import BiLM, BiLMState
 from elmore.embedder import Embedder
 from elmore.inference import long
+from elmore.inference.engine import TokenRows
 from elmore.inference.long import run_batch
 from elmore.text.characters import encode_words
 from tests.inference.conftest import make_case
@@ -40,7 +41,7 @@ def test_chunks_give_the_layers_of_the_whole_sentence(
     engine = make_engine(bilm)
     table = case.table.to(engine.device)
     start = engine.start_state(table[:2])
-    layers = run_batch(engine, table, *case.without_boundaries(), start, lambda x: x)
+    layers = run_batch(engine, TokenRows(table, *case.without_boundaries()), start, lambda x: x)
     torch.testing.assert_close(layers.cpu(), expected, rtol=0, atol=2e-6)
 
 
@@ -67,9 +68,9 @@ def test_memory_beside_the_result_does_not_grow_with_the_length(
     engine = embedder._runner.engine
     run, words = engine.run_with_state, []
 
-    def count(*args: object) -> object:
-        words.append(len(args[1]))  # type: ignore[arg-type]
-        return run(*args)  # type: ignore[arg-type]
+    def count(tokens: TokenRows, *args: BiLMState) -> object:
+        words.append(len(tokens.rows))
+        return run(tokens, *args)
 
     monkeypatch.setattr(engine, "run_with_state", count)
     [(_, vectors)] = embedder.stream([some_residues(500)], layers="sum")

@@ -16,7 +16,7 @@ from elmore.text.characters import encode_words
 
 
 def assert_vectors_of(words: list[str], cache: WordCache[str], bilm: BiLM) -> None:
-    table, rows = cache.look_up(words)
+    table, rows, _ = cache.look_up(words)
     expected = [bilm.encode(encode_words([word]))[0] for word in words]
     assert len(rows) == len(expected)
     for row, vector in zip(rows, expected, strict=True):
@@ -42,7 +42,7 @@ def test_rows_stay_valid_when_the_table_is_replaced(
 ) -> None:
     monkeypatch.setattr(word_cache, "_MAX_ROWS", 3)
     cache = WordCache(ReferenceEngine(bilm), encode_words)
-    table, rows = cache.look_up(["a", "b"])
+    table, rows, _ = cache.look_up(["a", "b"])
     before = table[rows.tolist()].clone()
     cache.look_up(["c", "d", "e"])
     assert torch.equal(table[rows.tolist()], before)
@@ -63,8 +63,8 @@ def test_words_with_equal_ids_share_a_row(bilm: BiLM) -> None:
     """Two words that are truncated to the same bytes, in one call and in two."""
     cache = WordCache(ReferenceEngine(bilm), partial(encode_words, warn=False))
     first, second, third = (50 * "x" + letter for letter in "abc")
-    assert cache.look_up(["bank", first, second]).table_rows.tolist() == [0, 1, 1]
-    assert cache.look_up([third, "river"]).table_rows.tolist() == [1, 2]
+    assert cache.look_up(["bank", first, second]).rows.tolist() == [0, 1, 1]
+    assert cache.look_up([third, "river"]).rows.tolist() == [1, 2]
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.finetune import finetune, read_finetune_config
 from elmore.pretrain.perplexity import measure_perplexity
 from elmore.pretrain.run import pretrain
-from elmore.training.interruption import InterruptedRunError
+from elmore.signals import InterruptedRunError
 from elmore.training.run_folder import Report
 from tests.oracles.releases import VARIANTS, write_release
 

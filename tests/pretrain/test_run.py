@@ -22,8 +22,8 @@ from elmore.errors import InputError
 from elmore.pretrain import loop
 from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.run import pretrain
+from elmore.signals import InterruptedRunError
 from elmore.training.checkpoints import checkpoint_files
-from elmore.training.interruption import InterruptedRunError
 from tests.pretrain.conftest import SETTINGS
 
 

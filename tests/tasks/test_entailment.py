@@ -12,6 +12,7 @@ import torch
 from elmore.bilm.model import BiLM
 from elmore.embedder import Embedder
 from elmore.errors import InputError
+from elmore.signals import InterruptedRunError
 from elmore.tasks import get_task, load_task, read_task_config, train_task
 from elmore.tasks.config import ElmoConfig, WordsConfig
 from elmore.tasks.entailment.config import ESIMConfig
@@ -20,7 +21,6 @@ from elmore.tasks.entailment.model import ESIM, EntailmentBatch, balanced_weight
 from elmore.tasks.vectors import WordVectors
 from elmore.tasks.words import WordEncoder, WordIndex, Words
 from elmore.text.tokenize import get_tokenizer
-from elmore.training.interruption import InterruptedRunError
 from tests.tasks.test_ner import interrupt_at
 
 MOSES = get_tokenizer()

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from torch import Tensor
 
+from elmore.signals import InterruptedRunError
 from elmore.tasks import read_task_config, train_task
 from elmore.tasks.fit import Fit
 from elmore.tasks.task import TaskModel
 from elmore.tasks.time_limit import TimeLimit
-from elmore.training.interruption import InterruptedRunError
 
 SMALL = [
     "words.dim=4", "words.min_count=1", "words.char_filters=0", "tagger.hidden=3",

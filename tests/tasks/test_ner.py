@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save
 import elmore
 from elmore.atomic import lock
 from elmore.errors import InputError
+from elmore.signals import InterruptedRunError
 from elmore.tasks import get_task, load_task, read_task_config, train_task
 from elmore.tasks.fit import Fit
 from elmore.tasks.layers import LayerCache
@@ -28,7 +29,6 @@ from elmore.tasks.ner.task import Ner
 from elmore.tasks.spans import LabeledSpan
 from elmore.tasks.trained import TrainedTask
 from elmore.training.checkpoints import read_checkpoint, write_checkpoint
-from elmore.training.interruption import InterruptedRunError
 from tests.cli.conftest import assert_rejected
 from tests.tasks.conftest import SENTENCES
 

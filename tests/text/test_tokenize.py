@@ -233,5 +233,5 @@ def test_missing_spacy_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) ->
     ("language", "reason"), [("aa", "Can't import language aa"), ("th", "requires the PyThaiNLP")]
 )
 def test_language_without_spacy_support_is_rejected(language: str, reason: str) -> None:
-    with pytest.raises(InputError, match=f"tokenize the language '{language}': .*{reason}"):
+    with pytest.raises(InputError, match=f"tokenize the language '{language}' .*{reason}"):
         elmore.tokenize("a", "spacy", language)

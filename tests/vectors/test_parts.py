@@ -122,9 +122,8 @@ def test_run_interrupted_during_conversion_is_resumed(tmp_path: Path, suffix: st
     with pytest.raises(KeyboardInterrupt):
         write_vectors(path, all_rows, FORM, resume=True, progress=interrupt)
     assert not path.exists()
-    folder = tmp_path / f"v{suffix}.parts"
-    assert not list(folder.glob("output*"))
-    (folder / f"output{suffix}").write_bytes(b"half of it")  # as a killed process leaves it
+    assert [file.name for file in tmp_path.iterdir()] == [f"v{suffix}.parts"]
+    (tmp_path / f".v{suffix}.01234567.tmp").write_bytes(b"half of it")  # as a killed process does
     starts: list[int] = []
     write_vectors(
         path, lambda saved: starts.append(saved.rows) or all_rows(saved), FORM, resume=True
@@ -323,21 +322,33 @@ def test_run_killed_while_it_is_published_is_complete(
     tmp_path: Path, suffix: str, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / f"v{suffix}"
-    publish = parts._Run.publish
+    replace, remove = Path.replace, parts._Run.remove
 
-    def killed(run: parts._Run, file: str) -> None:
-        if point != "before the rename":
-            (run.folder / file).replace(path)
-        if point == "during the cleanup":
+    def killed_by_rename(file: Path, target: Path) -> None:
+        if target == path and point == "before the rename":
+            raise KeyboardInterrupt
+        replace(file, target)
+        if target == path and point == "after the rename":
+            raise KeyboardInterrupt
+
+    def killed_by_cleanup(run: parts._Run) -> None:
+        if path.exists():
             for part in run.folder.glob("*.arrow"):
                 part.unlink()
-        raise KeyboardInterrupt
+            raise KeyboardInterrupt
+        remove(run)
 
-    monkeypatch.setattr(parts._Run, "publish", killed)
-    with pytest.raises(KeyboardInterrupt):
-        write_vectors(path, all_rows, FORM)
-    monkeypatch.setattr(parts._Run, "publish", publish)
-    assert write_vectors(path, fail_at(0, AssertionError), FORM, resume=True) == 50
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed_by_rename)
+        patch.setattr(parts._Run, "remove", killed_by_cleanup)
+        with pytest.raises(KeyboardInterrupt):
+            write_vectors(path, all_rows, FORM)
+
+    def no_rows(saved: Saved) -> Iterator[tuple[VectorRow, Saved]]:
+        assert saved[:2] == (50, 500)  # all rows are saved
+        return iter(())
+
+    assert write_vectors(path, no_rows, FORM, resume=True) == 50
     assert_complete(path)
 
 
@@ -581,8 +592,8 @@ def test_file_is_on_disk_before_it_is_visible(
 
     monkeypatch.setattr("os.fsync", fsync)
     write_vectors(path, all_rows, FORM)
-    output = synchronized.index(("output.npz", False))
-    assert "run.json" in synchronized[output + 1][0]  # records that the output is complete
+    assert synchronized[-2][0].startswith(".v.npz.")  # the temporary file
+    assert synchronized[-2][1] is False
     assert synchronized[-1] == (tmp_path.name, True)
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Float
 
 from elmore.embedder import Embedder
-from elmore.errors import InputError
 from elmore.inference.layers import check_layer
+from elmore.schema import at_least, check
 from elmore.text.tokenize import TokenizerName, get_tokenizer, tokenize_marked
 
 
@@ -131,8 +131,7 @@ class ExactSearch:
 
 def check_k(k: int) -> None:
     """Raise `InputError` unless `k` is a number of neighbors."""
-    if k < 1:
-        raise InputError(f"k must be at least 1, got {k}")
+    check("k", k, at_least(1))
 
 
 def query_vectors(

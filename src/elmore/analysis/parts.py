@@ -324,16 +324,7 @@ PARTS: dict[str, Part | TrainingPart] = {
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "intrinsic": ("perplexity", "wsd", "pos", "wic", "scws"),
-    "training": (
-        "table1",
-        "table2",
-        "table3",
-        "figure1",
-        "figure2",
-        "finetuning",
-        "robustness",
-        "encoder-tasks",
-    ),
+    "training": tuple(name for name, part in PARTS.items() if isinstance(part, TrainingPart)),
     "today": ("encoders", "encoder-tasks"),
     "pairs": (),  # those of the files that are given
     "table4": ("neighbors",),

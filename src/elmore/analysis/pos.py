@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from elmore.analysis.results import Result, finding, layer_rows
 from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.progress import with_progress
-from elmore.schema import check_ranges
+from elmore.schema import at_least, check_settings
 from elmore.tasks.tag.data import TagExample, read_tags
 
 TagSet = Literal["xpos", "upos"]
@@ -43,23 +43,23 @@ class TaggedWords(NamedTuple):
 class ProbeConfig:
     """How a probe is trained."""
 
-    batch_size: int = 256
+    batch_size: Annotated[int, at_least(1)] = 256
     """Words per step."""
 
     learning_rate: float = 3e-3
     """Learning rate of Adam."""
 
-    max_epochs: int = 50
+    max_epochs: Annotated[int, at_least(1)] = 50
     """Maximum number of epochs."""
 
-    patience: int = 5
+    patience: Annotated[int, at_least(1)] = 5
     """Stop after this many epochs without improvement of the dev accuracy."""
 
     seed: int = 0
     """Seed for the order of the words."""
 
     def __post_init__(self) -> None:
-        check_ranges("probe", self, at_least={"batch_size": 1, "max_epochs": 1, "patience": 1})
+        check_settings(self, "probe")
 
 
 def measure_pos(embedder: Embedder, folder: Path, config: ProbeConfig | None = None) -> Result:

@@ -10,10 +10,11 @@ from elmore.atomic import atomic_folder, lock, refuse_existing
 from elmore.embedder import Embedder, get_embedder
 from elmore.errors import InputError
 from elmore.inference.layers import check_layer
+from elmore.progress import Progress, no_progress
+from elmore.schema import at_least, check
 from elmore.text.lines import read_lines
 from elmore.text.tokenize import get_tokenizer
 from elmore.vectors.embed_file import model_files
-from elmore.vectors.parts import Progress
 
 VECTORS, METADATA, CONFIG = "vectors.tsv", "metadata.tsv", "projector_config.pbtxt"
 
@@ -44,7 +45,7 @@ def export_projector(
     max_words: int = 10_000,
     replace_invalid: bool = False,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
     **load_options: Any,
 ) -> ProjectorFiles:
     """Write the vectors of the words of a text for the Embedding Projector.
@@ -65,8 +66,7 @@ def export_projector(
         load_options: The other arguments of `elmore.load`.
     """
     text, output = Path(text), Path(output)
-    if max_words < 1:
-        raise InputError(f"max_words must be at least 1, got {max_words}")
+    check("max_words", max_words, at_least(1))
     inputs = [text, *model_files(model, load_options)]
     contents = (VECTORS, METADATA, CONFIG)
     with lock(output):
@@ -86,7 +86,7 @@ def export_projector(
                 for name in (VECTORS, METADATA)
             )
             metadata_tsv.write("word\tsentence\n")
-            for tokens, vectors in progress(stream, "sentences") if progress else stream:
+            for tokens, vectors in progress(stream, "sentences"):
                 for position in _positions(tokens, wanted)[: max_words - count]:
                     occurrence = Occurrence(tokens, position)
                     vectors_tsv.write("\t".join(f"{x:.6g}" for x in vectors[position]) + "\n")

@@ -1,36 +1,31 @@
 """Architecture and sizes of a biLM."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from elmore.errors import InputError
+from elmore.schema import POSITIVE, at_least, at_most, below, check_settings
 
 Activation = Literal["relu", "tanh"]
 
-_MAX_DIM, _MAX_LAYERS, _MAX_CLIP = 2**16, 100, 10**6
-_RANGES = {
-    "vocab_size": (3, 10**8),  # with <S>, </S> and <UNK>
-    "max_characters": (3, 10_000),  # with two word markers
-    "char_dim": (1, _MAX_DIM),
-    "num_highways": (0, _MAX_LAYERS),
-    "dim": (1, _MAX_DIM),
-    "cell_dim": (1, _MAX_DIM),
-    "num_layers": (1, _MAX_LAYERS),
-}
-"""Smallest and largest values. The bounds reject a damaged file before memory is allocated."""
+# Upper bounds reject a damaged file before memory is allocated.
+_MAX_DIM, _MAX_LAYERS = 2**16, 100
+_Size = Annotated[int, at_least(1), at_most(_MAX_DIM)]
+_Clip = Annotated[float | None, POSITIVE, at_most(10**6)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BiLMConfig:
     """Sizes of a biLM. The defaults are the paper's (section 3.4)."""
 
-    vocab_size: int | None = None
-    """Vocabulary size of a word-input model; None for a model that reads characters."""
+    vocab_size: Annotated[int | None, at_least(3), at_most(10**8)] = None
+    """Vocabulary size of a word-input model, with `<S>`, `</S>` and `<UNK>`; None for a model that
+    reads characters."""
 
-    max_characters: int = 50
+    max_characters: Annotated[int, at_least(3), at_most(10_000)] = 50
     """Character ids per word, including the begin- and end-of-word markers (C)."""
 
-    char_dim: int = 16
+    char_dim: _Size = 16
     """Width of one character embedding (E)."""
 
     filters: tuple[tuple[int, int], ...] = (
@@ -41,41 +36,38 @@ class BiLMConfig:
     activation: Activation = "relu"
     """Activation function after max-pooling."""
 
-    num_highways: int = 2
+    num_highways: Annotated[int, at_least(0), at_most(_MAX_LAYERS)] = 2
     """Highway layers after the convolutions."""
 
     project_filters: bool = True
     """Project the filter outputs to `dim`. If False, the filter counts must sum to `dim`."""
 
-    dim: int = 512
+    dim: _Size = 512
     """Width of a token vector, and of each LSTM output (D)."""
 
-    cell_dim: int = 4096
+    cell_dim: _Size = 4096
     """Width of the LSTM cell state (H)."""
 
     project_cells: bool = True
     """Project the hidden output from `cell_dim` to `dim`. If False, the two must be equal."""
 
-    num_layers: int = 2
+    num_layers: Annotated[int, at_least(1), at_most(_MAX_LAYERS)] = 2
     """LSTM layers in each direction (L). The biLM returns L + 1 layers."""
 
     residual: bool = True
     """Add the input of each LSTM layer, except the first, to its output."""
 
-    cell_clip: float | None = 3.0
+    cell_clip: _Clip = 3.0
     """Clip the cell state to [-cell_clip, cell_clip]; None for no clipping."""
 
-    projection_clip: float | None = 3.0
+    projection_clip: _Clip = 3.0
     """Clip the projected output to [-projection_clip, projection_clip]; None for no clipping."""
 
-    dropout: float = 0.1
+    dropout: Annotated[float, below(1)] = 0.1
     """Dropout rate on the input of each LSTM layer and of the softmax, in training."""
 
     def __post_init__(self) -> None:
-        for name, (minimum, maximum) in _RANGES.items():
-            value = getattr(self, name)
-            if value is not None and not minimum <= value <= maximum:
-                raise InputError(f"{name} must be from {minimum} to {maximum:,}, got {value}")
+        check_settings(self)
         if not 1 <= len(self.filters) <= _MAX_LAYERS or self.num_filters > _MAX_DIM:
             raise InputError(
                 f"filters must be 1 to {_MAX_LAYERS} (width, count) pairs, with counts that sum to "
@@ -86,16 +78,6 @@ class BiLMConfig:
                 raise InputError(
                     f"filters must be pairs of a width from 1 to max_characters "
                     f"({self.max_characters}) and a count of at least 1, got ({width}, {count})"
-                )
-        if self.activation not in ("relu", "tanh"):
-            raise InputError(f"activation must be relu or tanh, got {self.activation!r}")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout must lie in [0, 1), got {self.dropout}")
-        for name in ("cell_clip", "projection_clip"):
-            clip = getattr(self, name)
-            if clip is not None and not 0 < clip <= _MAX_CLIP:
-                raise InputError(
-                    f"{name} must be positive and at most {_MAX_CLIP:,}, or None, got {clip}"
                 )
         if not self.project_cells and self.cell_dim != self.dim:
             raise InputError(

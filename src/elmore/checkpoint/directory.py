@@ -28,7 +28,7 @@ from elmore.bilm.model import BiLM
 from elmore.bilm.softmax import Softmax
 from elmore.checkpoint.build import build
 from elmore.checkpoint.hash import hash_json, hash_weights, hash_words
-from elmore.errors import InputError
+from elmore.errors import InputError, refused
 from elmore.schema import from_mapping, read_json
 from elmore.text.tokenize import Tokenization
 from elmore.text.vocabulary import Vocabulary
@@ -182,13 +182,15 @@ def _shards(
         yield WEIGHTS if len(shards) == 1 else _SHARD.format(i, len(shards)), shard
 
 
-def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+def save_tensors(
+    tensors: dict[str, Tensor], path: Path, metadata: Mapping[str, str] | None = None
+) -> None:
     """Write a safetensors file atomically, with the default permissions of a new file."""
     with atomic_file(path) as temporary:
         temporary.touch()  # safetensors makes files that only their owner can read
         mode = temporary.stat().st_mode
         try:
-            save_file(tensors, temporary, metadata={"format": "pt"})
+            save_file(tensors, temporary, metadata={"format": "pt", **(metadata or {})})
         except SafetensorError as error:
             raise OSError(f"cannot write {path}: {error}") from error
         temporary.chmod(mode)
@@ -275,14 +277,10 @@ def _open_tensors(path: Path) -> Iterator[tuple[str, Callable[[], Tensor]]]:
 
 @contextmanager
 def _open(path: Path) -> Iterator[Any]:
-    try:
-        path.open("rb").close()  # safetensors calls a file without read permission missing
-        with safe_open(path, "pt") as file:
-            yield file
-    except SafetensorError as error:
-        raise InputError(
-            f"{path} is not a complete safetensors file ({error}). Copy or convert it again."
-        ) from error
+    path.open("rb").close()  # safetensors calls a file without read permission missing
+    message = f"{path} is not a complete safetensors file. Copy or convert it again"
+    with refused(message, SafetensorError), safe_open(path, "pt") as file:
+        yield file
 
 
 def read_config(path: Path) -> dict[str, Any]:

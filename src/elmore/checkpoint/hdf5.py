@@ -24,7 +24,7 @@ from elmore.bilm.model import BiLM
 from elmore.checkpoint.build import build, on_meta_device
 from elmore.checkpoint.directory import VOCABULARY
 from elmore.checkpoint.hash import hash_json, hash_weights, hash_words
-from elmore.errors import InputError
+from elmore.errors import InputError, refused
 from elmore.schema import from_mapping, read_json
 from elmore.text.characters import NUM_CHARACTERS
 from elmore.text.tokenize import Tokenization
@@ -124,6 +124,7 @@ def rules(config: BiLMConfig, cell: str) -> Iterator[Rule]:
 CELL = "MultiRNNCell/Cell{}/LSTMCell"
 ONLY_CELL = "LSTMCell"
 """HDF5 path of the cell in a one-layer model written by bilm-tf, which cannot read it itself."""
+OPTIONS = "options.json"
 _MAX_COMPRESSION = 100
 HASH = "elmore_weights_hash"
 """HDF5 attribute of weights that elmore has written: the result of `hash_weights`."""
@@ -141,15 +142,10 @@ def read_hdf5(weights: Path, options: Path) -> BiLM:
     settings = read_json(options, "ELMo's options.json")
     if not weights.is_file():  # reading a named pipe would wait for a writer
         raise InputError(f"{weights}: no such file; expected HDF5 weights")
-    try:
-        with h5py.File(weights) as file:
-            return _read_bilm(file, settings, options)
-    except InputError:
-        raise
-    except (OSError, RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(
-            f"{weights} is not a readable HDF5 file ({error}). Was it downloaded completely?"
-        ) from error
+    damages = (OSError, RuntimeError, LookupError, TypeError, ValueError, AttributeError)
+    message = f"{weights} is not a readable HDF5 file. Was it downloaded completely?"
+    with refused(message, *damages), h5py.File(weights) as file:
+        return _read_bilm(file, settings, options)
 
 
 def _read_bilm(file: h5py.File, settings: Mapping[str, Any], options: Path) -> BiLM:
@@ -327,31 +323,22 @@ def round_for_hdf5(bilm: BiLM) -> None:
     bilm.load_state_dict(state)
 
 
-def wrote_weights(path: Path) -> bool:
-    """Return whether `write_hdf5` has written an HDF5 file."""
+def wrote_hdf5(path: Path) -> bool:
+    """Return whether `write_hdf5` has written a file: weights, options.json or a vocabulary.
+
+    A vocabulary has to be that of the options.json next to it.
+    """
     if not path.is_file():  # reading a named pipe would wait for a writer
         return False
     try:
+        if path.name == VOCABULARY:
+            expected = read_hdf5_text(path.with_name(OPTIONS))[1]
+            return expected == hash_words(Vocabulary.read(path))
+        if path.name == OPTIONS:
+            return OPTIONS_HASH in read_json(path, "ELMo's options.json")
         with h5py.File(path) as file:
             return HASH in file.attrs
-    except (OSError, RuntimeError):
-        return False
-
-
-def wrote_options(path: Path) -> bool:
-    """Return whether `write_hdf5` has written an options.json."""
-    try:
-        return OPTIONS_HASH in read_json(path, "ELMo's options.json")
-    except InputError:
-        return False
-
-
-def wrote_vocabulary(path: Path, options: Path) -> bool:
-    """Return whether a vocabulary is the one that belongs to an options.json of `write_hdf5`."""
-    try:
-        expected = read_hdf5_text(options)[1]
-        return path.is_file() and expected == hash_words(Vocabulary.read(path))
-    except InputError:
+    except (InputError, OSError, RuntimeError):
         return False
 
 

@@ -28,8 +28,8 @@ from elmore.cli.reproduce import reproduce
 from elmore.cli.serve import serve
 from elmore.cli.train import train
 from elmore.errors import InputError, MissingExtraError, describe_os_error
+from elmore.signals import InterruptedRunError, handled_signals
 from elmore.threads import limit_spinning
-from elmore.training.interruption import InterruptedRunError, handle_signals
 
 
 def _describe_default(default: object) -> str | None:
@@ -84,12 +84,12 @@ _OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|not enough memo
 
 def main() -> None:
     """Run a command. Invalid input prints a one-line error and exits with code 2."""
-    handle_signals(_terminate)
     _write_utf8()
     warnings.showwarning = _show_warning
     limit_spinning()
     try:
-        app(sys.argv[1:])
+        with handled_signals(_terminate):
+            app(sys.argv[1:])
     except InterruptedRunError as error:
         print(f"elmore: {error}", file=sys.stderr)
         sys.exit(130)

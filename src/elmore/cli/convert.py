@@ -1,11 +1,11 @@
 """`elmore convert`: convert between released files and checkpoint directories."""
 
-import math
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from elmore.cli.options import Output, Overwrite, Vocab
+from elmore.schema import POSITIVE, check
 
 Dtype = Literal["float32", "float16", "int8"]
 _FILE_SUFFIXES = {
@@ -43,12 +43,7 @@ def convert(
     """
     from elmore.atomic import lock, refuse_existing
     from elmore.checkpoint.directory import VOCABULARY, new_directory, write_directory
-    from elmore.checkpoint.hdf5 import (
-        write_hdf5,
-        wrote_options,
-        wrote_vocabulary,
-        wrote_weights,
-    )
+    from elmore.checkpoint.hdf5 import OPTIONS, write_hdf5, wrote_hdf5
     from elmore.checkpoint.pretrained import find_model, read_pretrained
     from elmore.errors import InputError
 
@@ -59,23 +54,21 @@ def convert(
                 "--dtype, --softmax-dtype and --max-file-mb are for directories; HDF5 weights are "
                 "one file in float32"
             )
-        options_output = output.with_name("options.json")
-        vocab_output = output.with_name(VOCABULARY)
+        options_output = output.with_name(OPTIONS)
         with lock(output):
             overwrite = overwrite and output.exists()  # else options.json belongs to other weights
-            check = partial(refuse_existing, overwrite=overwrite, inputs=inputs)
-            check(output, is_own=wrote_weights)
-            check(options_output, is_own=wrote_options)
+            refuse = partial(refuse_existing, overwrite=overwrite, inputs=inputs, is_own=wrote_hdf5)
+            refuse(output)
+            refuse(options_output)
             saved = read_pretrained(model, options=options, vocab=vocab)
             if saved.vocabulary is not None:
-                check(vocab_output, is_own=partial(wrote_vocabulary, options=options_output))
+                refuse(output.with_name(VOCABULARY))
             write_hdf5(saved.bilm, output, options_output, saved.tokenization, saved.vocabulary)
         print(f"{output}, {options_output}")
         return
     if output.suffix in _FILE_SUFFIXES:
         raise InputError(f"{output}: expected a directory, or a name that ends in .hdf5 or .h5")
-    if max_file_mb is not None and not 0 < max_file_mb < math.inf:
-        raise InputError(f"--max-file-mb must be positive and finite, got {max_file_mb}")
+    check("--max-file-mb", max_file_mb, POSITIVE)
     with new_directory(output, overwrite=overwrite, inputs=inputs) as folder:
         saved = read_pretrained(model, options=options, vocab=vocab, with_softmax=softmax)
         write_directory(

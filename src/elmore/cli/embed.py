@@ -1,17 +1,16 @@
 """`elmore embed`: contextual vectors for a file of sentences, or of proteins."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from elmore.cli.embed_with_ray import embed_with_ray
-from elmore.cli.fasta import DEFAULT_FASTA, FastaOptions, embed_proteins
 from elmore.cli.options import (
+    DEFAULT_FASTA,
     DEFAULT_MODEL,
     DEFAULT_RAY,
+    FastaOptions,
     Json,
     ModelOptions,
     Output,
@@ -21,6 +20,7 @@ from elmore.cli.options import (
     Resume,
     Text,
 )
+from elmore.cli.show import count, explain_interruption, rate, show
 from elmore.errors import InputError
 
 _REPLACE_INVALID = Parameter(
@@ -68,23 +68,22 @@ def embed(
             then a pattern such as 'parts/*.parquet', a folder, or several files: .parquet, .jsonl
             or .txt. Each becomes a file in the output folder. Run the command again to resume.
     """
+    from elmore.progress import with_progress
+
+    options = {**asdict(model), "dtype": dtype, "replace_invalid": replace_invalid}
+    options |= {"progress": with_progress} | ({} if layers is None else {"layers": layers})
     if format_ == "fasta":
         if engine == "ray" or more or ray.given():
             raise InputError("--format fasta takes one file, without --engine ray")
         if resume or carry_state:
             option = "--resume" if resume else "--carry-state"
             raise InputError(f"{option} is not available for FASTA files; it is for text")
-        embed_proteins(
-            text,
-            output,
-            model,
-            fasta,
-            layers="sum" if layers is None else layers,
-            dtype=dtype,
-            replace_invalid=replace_invalid,
-            overwrite=overwrite,
-            json_output=json_output,
-        )
+        from elmore.vectors.embed_fasta import embed_fasta
+
+        proteins = embed_fasta(text, output, **options, **asdict(fasta), overwrite=overwrite)
+        speed = rate(proteins.residues, "residues", proteins.seconds)
+        what = f"{count(proteins.proteins, 'protein')} -> {output} {speed}"
+        show(proteins, what, as_json=json_output)
         return
     if fasta != DEFAULT_FASTA:
         raise InputError(
@@ -96,49 +95,29 @@ def embed(
                 "--overwrite and --carry-state are not available with --engine ray; to start over, "
                 "choose another output folder"
             )
-        embed_with_ray(
-            [text, *more],
-            output,
-            json_output=json_output,
-            layers="all" if layers is None else layers,
-            dtype=dtype,
-            replace_invalid=replace_invalid,
-            **asdict(model),
-            **ray.given(),
-        )
+        from elmore.integrations.ray import embed_partitions
+
+        with explain_interruption("; run the same command again to continue"):
+            run = embed_partitions([text, *more], output, **options, **ray.given())
+        rows = f"{count(run.sentences, 'sentence')} in {count(run.partitions, 'partition')}"
+        skipped = f", {run.skipped:,} of them complete before" if run.skipped else ""
+        what = f"{rows}{skipped} -> {output} {rate(run.words, 'words', run.seconds)}"
+        if run.skipped == run.partitions:
+            what = f"{output} is complete: {rows}"
+        show(run, what, as_json=json_output)
         return
     if more or ray.given():
         what = ", ".join(ray.given()) or "several files"
         raise InputError(f"{what}: only with --engine ray")
-    from elmore.progress import with_progress
-    from elmore.training.interruption import InterruptedRunError
     from elmore.vectors.embed_file import embed_file
 
-    try:
+    hint = "" if carry_state else "; run the same command with --resume to continue"
+    with explain_interruption(hint):
         result = embed_file(
-            text,
-            output,
-            **asdict(model),
-            layers="all" if layers is None else layers,
-            dtype=dtype,
-            carry_state=carry_state,
-            replace_invalid=replace_invalid,
-            resume=resume,
-            overwrite=overwrite,
-            progress=with_progress,
+            text, output, **options, carry_state=carry_state, resume=resume, overwrite=overwrite
         )
-    except KeyboardInterrupt as error:
-        hint = "" if carry_state else "; run the same command with --resume to continue"
-        raise InterruptedRunError(f"interrupted{hint}") from error
-    if json_output:
-        print(json.dumps(result._asdict() | {"file": str(result.file)}))
-        return
-    sentences = f"{result.sentences:,} sentence{'s' if result.sentences != 1 else ''}"
+    sentences = count(result.sentences, "sentence")
+    what = f"{sentences} -> {output} {rate(result.words, 'words', result.seconds)}"
     if resume and not result.words:
-        print(f"{result.file} is complete: {sentences}")
-        return
-    speed = result.words / max(result.seconds, 1e-9)
-    print(
-        f"{sentences} -> {result.file} "
-        f"({result.words:,} words in {result.seconds:.1f} s, {speed:,.0f} words/s)"
-    )
+        what = f"{output} is complete: {sentences}"
+    show(result, what, as_json=json_output)

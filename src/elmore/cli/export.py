@@ -1,6 +1,5 @@
 """`elmore export`: models and vectors for other programs."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,6 +18,7 @@ from elmore.cli.options import (
     Tokenizer,
     Vocab,
 )
+from elmore.cli.show import count, show
 
 
 def onnx(
@@ -55,10 +55,7 @@ def onnx(
         language=language,
         overwrite=overwrite,
     )
-    if json_output:
-        print(json.dumps(exported._asdict() | {"file": str(exported.file)}))
-        return
-    print(f"{exported.file} ({exported.bytes / 1e6:,.1f} MB)")
+    show(exported, f"{exported.file} ({exported.bytes / 1e6:,.1f} MB)", as_json=json_output)
 
 
 def projector(
@@ -100,7 +97,4 @@ def projector(
         overwrite=overwrite,
         progress=with_progress,
     )
-    if json_output:
-        print(json.dumps(files._asdict() | {"folder": str(files.folder)}))
-        return
-    print(f"{files.words:,} word{'s' if files.words != 1 else ''} -> {files.folder}")
+    show(files, f"{count(files.words, 'word')} -> {files.folder}", as_json=json_output)

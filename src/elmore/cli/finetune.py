@@ -1,6 +1,5 @@
 """`elmore finetune`: continue training a biLM on text of a domain."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +7,7 @@ from cyclopts import Parameter
 
 from elmore.cli.options import Output
 from elmore.cli.pretrain import DEFAULT_OPTIONS, RunOptions, expand
+from elmore.cli.show import show
 
 
 def finetune(
@@ -35,8 +35,6 @@ def finetune(
     summary = run(
         model, expand(files), output, config, options=weight_options, **options.keywords()
     )
-    if options.json_output:
-        print(json.dumps(summary))
-    else:
-        before, after = summary["before"]["average"], summary["heldout"]["average"]
-        print(f"held-out perplexity {before:.2f} -> {after:.2f}, model in {output}")
+    before, after = summary["before"]["average"], summary["heldout"]["average"]
+    text = f"held-out perplexity {before:.2f} -> {after:.2f}, model in {output}"
+    show(summary, text, as_json=options.json_output)

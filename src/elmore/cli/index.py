@@ -1,6 +1,5 @@
 """`elmore index`: an index of the words of a corpus, for `elmore neighbors`."""
 
-import json
 from dataclasses import asdict
 from typing import Literal
 
@@ -13,6 +12,7 @@ from elmore.cli.options import (
     ReplaceInvalid,
     Text,
 )
+from elmore.cli.show import count, rate, show
 
 
 def index(
@@ -52,17 +52,11 @@ def index(
         progress=with_progress,
     )
     manifest = built.manifest
-    if json_output:
-        facts = {"folder": str(built.folder), "seconds": built.seconds}
-        print(json.dumps(facts | asdict(manifest)))
-        return
-    speed = manifest.words / max(built.seconds, 1e-9)
-    sentences = f"{manifest.sentences:,} sentence{'s' if manifest.sentences != 1 else ''}"
-    print(
-        f"{sentences} -> {built.folder} "
-        f"({manifest.words:,} words in {built.seconds:.1f} s, {speed:,.0f} words/s)"
-    )
-    print(
+    speed = rate(manifest.words, "words", built.seconds)
+    summary = (
+        f"{count(manifest.sentences, 'sentence')} -> {built.folder} {speed}\n"
         f"{manifest.kind}, {manifest.bytes / 1e6:,.1f} MB, recall@10 {manifest.recall_at_10:.3f} "
         f"(mean of {manifest.recall_queries} words)"
     )
+    facts = {"folder": built.folder, "seconds": built.seconds, **asdict(manifest)}
+    show(facts, summary, as_json=json_output)

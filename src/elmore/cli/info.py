@@ -92,18 +92,10 @@ def _read_card(model: Path) -> str | None:
 def _print_models(models: Sequence[dict[str, Any]]) -> None:
     """Print a table of the installed models, then the errors of broken packages."""
     rows = [("model", "language", "parameters", "size", "package", "path")]
-    for model in models:
-        if "error" not in model:
-            rows.append(
-                (
-                    model["name"],
-                    model["language"] or "unknown",
-                    f"{model['parameters']:,}",
-                    f"{model['bytes'] / 1e6:,.1f} MB",
-                    f"{model['package']} {model['version']}",
-                    model["path"],
-                )
-            )
+    for model in (model for model in models if "error" not in model):
+        size, package = f"{model['bytes'] / 1e6:,.1f} MB", f"{model['package']} {model['version']}"
+        language, parameters = model["language"] or "unknown", f"{model['parameters']:,}"
+        rows.append((model["name"], language, parameters, size, package, model["path"]))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -92,6 +92,25 @@ class ModelOptions:
 DEFAULT_MODEL = ModelOptions()
 
 
+@Parameter(name="*", group="FASTA options")
+@dataclass(frozen=True, kw_only=True)
+class FastaOptions:
+    """Options for FASTA files alone."""
+
+    per_protein: Annotated[bool, Parameter(negative="")] = False
+    """Write one vector per protein, the mean over its residues."""
+
+    id_field: Annotated[int | None, Parameter(allow_leading_hyphen=True)] = None
+    """Field of the headers to use as id: a number from 0, or -1 for the whole header. By default
+    the first word."""
+
+    split_char: Annotated[str, Parameter(allow_leading_hyphen=True)] = "|"
+    """Separates the fields of a header."""
+
+
+DEFAULT_FASTA = FastaOptions()
+
+
 @Parameter(name="*", group="Ray")
 @dataclass(frozen=True, kw_only=True)
 class RayOptions:
@@ -112,7 +131,7 @@ class RayOptions:
     num_gpus: float | None = None
     """GPUs per actor; 0.5 lets two actors share one. By default 1 if the cluster has GPUs."""
 
-    def given(self) -> dict[str, str | int | float]:
+    def given(self) -> dict[str, Any]:
         """Return the options that have a value."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 

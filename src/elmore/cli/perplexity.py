@@ -1,10 +1,10 @@
 """`elmore perplexity`: evaluate a language model on text."""
 
-import json
 from pathlib import Path
 from typing import Literal
 
 from elmore.cli.options import Json, Language, ReplaceInvalid, Tokenizer
+from elmore.cli.show import show
 
 
 def perplexity(
@@ -47,7 +47,4 @@ def perplexity(
         saved.vocabulary,
         with_progress(text, "sentences scored"),
     )
-    if json_output:
-        print(json.dumps({"average": result.average, **result._asdict()}))
-    else:
-        print(result)
+    show({"average": result.average, **result._asdict()}, str(result), as_json=json_output)

@@ -1,6 +1,5 @@
 """`elmore pretrain`: train a biLM on text files."""
 
-import json
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,6 +18,7 @@ from elmore.cli.options import (
     Resume,
     Tokenizer,
 )
+from elmore.cli.show import show
 
 
 @Parameter(name="*")
@@ -75,7 +75,7 @@ class RunOptions:
         return {
             **{name: getattr(self, name) for name in same},
             "report": (lambda _: None) if self.json_output else show_record,
-            "progress": lambda chunks: with_progress(chunks, "thousand lines encoded"),
+            "progress": with_progress,
         }
 
 
@@ -105,20 +105,16 @@ def pretrain(
 
     config = read_config(recipe, size=size, changes=options.all_changes)
     summary = run(expand(files), output, config, **options.keywords())
-    if options.json_output:
-        print(json.dumps(summary))
-    elif summary:
-        heldout = summary["heldout"]
-        quality = (
-            f"held-out perplexity {heldout['average']:.2f} with {heldout['unknown']:.1%} unknown "
-            "words, "
-            if heldout
-            else ""
-        )
-        print(
-            f"{quality}{summary['tokens']:,} tokens in {summary['seconds']:.0f} s "
-            f"({summary['tokens_per_second']:,.0f} tokens/s) -> {output}"
-        )
+    if not summary:  # another process has it
+        return
+    text = (
+        f"{summary['tokens']:,} tokens in {summary['seconds']:.0f} s "
+        f"({summary['tokens_per_second']:,.0f} tokens/s) -> {output}"
+    )
+    if heldout := summary["heldout"]:
+        unknown = f"{heldout['unknown']:.1%} unknown words"
+        text = f"held-out perplexity {heldout['average']:.2f} with {unknown}, {text}"
+    show(summary, text, as_json=options.json_output)
 
 
 def expand(files: tuple[Path, ...]) -> list[Path]:

@@ -29,6 +29,7 @@ from elmore.errors import InputError
 from elmore.inference import new_engine
 from elmore.inference.layers import select_layers
 from elmore.inference.padded import PaddedRunner
+from elmore.schema import at_least, check, one_of
 from elmore.text.sentences import (
     BOS_WORD,
     EOS_WORD,
@@ -110,8 +111,7 @@ class ElmoModel:
         Raises:
             InputError: If there is no such model, or with `full` no softmax.
         """
-        if max_batch_size < 1:
-            raise InputError(f"max_batch_size must be at least 1, got {max_batch_size}")
+        check("max_batch_size", max_batch_size, at_least(1))
         path = find_model(directory)
         if (path / "model.hdf5").is_file():  # there may be other HDF5 files
             path = path / "model.hdf5"
@@ -224,8 +224,7 @@ class ElmoModel:
             )
         if isinstance(data, str):
             raise TypeError(f"expected a list of sentences, got one string ({data[:40]!r})")
-        if topn < 1:
-            raise InputError(f"topn must be at least 1, got {topn}")
+        check("topn", topn, at_least(1))
         sentences = [sentence.split() for sentence in data]
         excluded = [*map(vocabulary.word_to_id, (BOS_WORD, EOS_WORD))] if nodelimiters else []
         # Deviation: simple_elmo predicts each word from the zero state and the word next to it.
@@ -253,8 +252,7 @@ class ElmoModel:
 
     def _shape(self, texts: int, layers: Layers, *words: int) -> tuple[int, ...]:
         """Return the shape of a result; raise `InputError` unless `layers` is valid."""
-        if layers not in ("average", "top", "all"):
-            raise InputError(f"layers must be average, top or all, got {layers!r}")
+        check("layers", layers, one_of("average", "top", "all"))
         config = self._model.run.engine.config
         return (
             texts,

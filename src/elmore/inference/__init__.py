@@ -14,8 +14,9 @@ words -> WordCache -> table of token vectors, table row of each word -> Engine -
 from elmore.bilm import kernels
 from elmore.bilm.model import BiLM
 from elmore.errors import InputError
-from elmore.inference.cpu import CpuEngine, int8_problem, worth_packing
+from elmore.inference.cpu import CpuEngine, worth_packing
 from elmore.inference.engine import Engine
+from elmore.inference.packed import int8_supported
 from elmore.inference.reference import ReferenceEngine
 
 
@@ -35,8 +36,8 @@ def new_engine(bilm: BiLM, *, int8: bool = False) -> Engine:
     bilm = bilm.eval().requires_grad_(False)
     weight = next(bilm.parameters())
     if int8:
-        if problem := int8_problem(weight.device):
-            raise InputError(problem)
+        if weight.device.type != "cpu" or not int8_supported():
+            raise InputError("int8 needs an x86 CPU with FBGEMM; try bf16")
         return CpuEngine(bilm.float(), int8=True)
     if worth_packing(bilm):
         return CpuEngine(bilm)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -58,10 +57,8 @@ class SentenceRunner:
         self._encode_words = encode_words
         self.words: WordCache[str] = WordCache(engine, encode_words)
         with without_autograd(engine.device):
-            table, table_rows = self.words.look_up([BOS_WORD, EOS_WORD])
-            self._start = engine.start_state(table[table_rows.tolist()])
-        if engine.device.type == "cuda":  # threads may use it on streams of their own
-            torch.cuda.current_stream(engine.device).synchronize()
+            table, rows, _ = self.words.look_up([BOS_WORD, EOS_WORD])
+            self._start = engine.start_state(table[rows.tolist()])
 
     def stream(
         self, sentences: Iterable[list[str]], select: Select, *, max_words: int
@@ -119,9 +116,8 @@ class SentenceRunner:
 
         def run(batch: Batch[str]) -> Tensor:
             nonlocal state
-            table, table_rows = self.words.look_up(add_boundaries(batch.words))
-            lengths = np.array([len(table_rows)])
-            layers, state = self.engine.run_with_state(table, table_rows, lengths, state)
+            tokens = self.words.look_up(add_boundaries(batch.words), [len(batch.words) + 2])
+            layers, state = self.engine.run_with_state(tokens, state)
             return select(layers[:, 1:-1])
 
         return self._pipeline(split(sentences, 1), run)
@@ -129,8 +125,7 @@ class SentenceRunner:
     def _run(
         self, batch: Batch[str], words: WordCache[str], select: Select
     ) -> Float[Tensor, "*J N D"]:
-        lengths = np.array(batch.lengths, dtype=np.int64)
-        return run_batch(self.engine, *words.look_up(batch.words), lengths, self._start, select)
+        return run_batch(self.engine, words.look_up(*batch), self._start, select)
 
     def _pipeline(
         self, batches: Iterable[Batch[str]], run: Callable[[Batch[str]], Tensor]

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 from elmore.bilm.model import BiLM, BiLMState
 from elmore.inference.directions import run_directions
-from elmore.inference.engine import Engine, without_autograd
-from elmore.inference.packed import PackedInt8, PackedLinear, can_pack, int8_supported, pack_layers
+from elmore.inference.engine import Engine, TokenRows, without_autograd
+from elmore.inference.packed import PackedInt8, PackedLinear, can_pack, pack_layers
 from elmore.inference.reference import encode_by_length
 
 _MIN_WEIGHTS = 2**16  # per matrix; below that, oneDNN's overhead exceeds the gain
@@ -36,13 +36,6 @@ def worth_packing(bilm: BiLM) -> bool:
     weight = next(bilm.parameters())
     large = bilm.config.dim * bilm.config.cell_dim >= _MIN_WEIGHTS
     return large and weight.device.type == "cpu" and can_pack(weight.dtype)
-
-
-def int8_problem(device: torch.device) -> str | None:
-    """Return why int8 can't run on a device, or None if it can."""
-    if device.type != "cpu":
-        return f"int8 needs a CPU, not {device}; try bf16"
-    return None if int8_supported() else "int8 needs an x86 CPU with FBGEMM; try bf16"
 
 
 class CpuEngine(Engine):
@@ -58,7 +51,7 @@ class CpuEngine(Engine):
     """
 
     def __init__(self, bilm: BiLM, *, int8: bool = False) -> None:
-        super().__init__(bilm.config, torch.device("cpu"), next(bilm.parameters()).dtype)
+        super().__init__(bilm)
         self._encoder = bilm.encode
         pack_layers(self._encoder)
         self._forward = _pack_stack(bilm.forward_lstms, int8)
@@ -69,13 +62,10 @@ class CpuEngine(Engine):
         return encode_by_length(self._encoder, ids, self.config)
 
     def run_with_state(
-        self,
-        table: Float[Tensor, "V D"],
-        table_rows: Int[np.ndarray, " N"],
-        lengths: Int[np.ndarray, " B"],
-        state: BiLMState | None = None,
+        self, tokens: TokenRows, state: BiLMState | None = None
     ) -> tuple[Float[Tensor, "J N 2*D"], BiLMState]:
         """See `Engine`."""
+        table, table_rows, lengths = tokens
         L, D, B = self.config.num_layers, self.config.dim, len(lengths)
         state = state or [lstm.zero_state(B) for lstm in (*self._forward, *self._backward)]
         by_length = np.argsort(-lengths, kind="stable")  # longest sentence first

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import cast
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -21,7 +20,7 @@ from elmore.bilm.kernels.graphs import CapturedFunction
 from elmore.bilm.lstm import LSTMState, ProjectedLSTM
 from elmore.bilm.model import BiLM, BiLMState
 from elmore.bilm.token_encoder import CharEncoder, word_ends
-from elmore.inference.engine import Engine
+from elmore.inference.engine import Engine, TokenRows
 from elmore.inference.layout import Layout, align, pack
 from elmore.inference.waves import Waves
 from elmore.transfer import to_device
@@ -38,8 +37,7 @@ class CudaEngine(Engine):
     """
 
     def __init__(self, bilm: BiLM) -> None:
-        weight = next(bilm.parameters())
-        super().__init__(bilm.config, weight.device, weight.dtype)
+        super().__init__(bilm)
         self._encoder = bilm.encode
         pairs = zip(bilm.forward_lstms, bilm.backward_lstms, strict=True)
         lstms = cast("list[tuple[ProjectedLSTM, ProjectedLSTM]]", list(pairs))
@@ -64,36 +62,25 @@ class CudaEngine(Engine):
                 vectors[words] = encode(self._encoder, padded)[: len(words)]
         return vectors
 
-    def run(
-        self,
-        table: Float[Tensor, "V D"],
-        table_rows: Int[np.ndarray, " N"],
-        lengths: Int[np.ndarray, " B"],
-        start: BiLMState,
-    ) -> Float[Tensor, "J N 2*D"]:
+    def run(self, tokens: TokenRows, start: BiLMState) -> Float[Tensor, "J N 2*D"]:
         """See `Engine`."""
-        x = table[to_device(table_rows, self.device)]
-        return self._run(x, pack(lengths), self._stack(start))[0]
+        return self._run(tokens, pack(tokens.lengths), self._stack(start))[0]
 
     def run_with_state(
-        self,
-        table: Float[Tensor, "V D"],
-        table_rows: Int[np.ndarray, " N"],
-        lengths: Int[np.ndarray, " B"],
-        state: BiLMState | None = None,
+        self, tokens: TokenRows, state: BiLMState | None = None
     ) -> tuple[Float[Tensor, "J N 2*D"], BiLMState]:
         """See `Engine`."""
+        table, _, lengths = tokens
         B, L = len(lengths), self.config.num_layers
         layout = align(lengths)
         padding = layout.starts.shape[2] - B  # rows without a sentence
-        x = table[to_device(table_rows, self.device)]
         zeros = LSTMState(
-            x.new_zeros(B, self.config.dim),
-            x.new_zeros(B, self.config.cell_dim, dtype=torch.float32),
+            table.new_zeros(B, self.config.dim),
+            table.new_zeros(B, self.config.cell_dim, dtype=torch.float32),
         )
         before = self._stack(state or [zeros] * (2 * L))
         padded = LSTMState(*(functional.pad(one, (0, 0, 0, padding)) for one in before))
-        layers, after = self._run(x, layout, padded)
+        layers, after = self._run(tokens, layout, padded)
         # A sentence without tokens keeps its state.
         empty = to_device(lengths == 0, self.device)[:, None]
         kept = (torch.where(empty, a, b[:, :B]) for a, b in zip(before, after, strict=True))
@@ -105,12 +92,10 @@ class CudaEngine(Engine):
             self._captured = CapturedFunction(self._waves)
 
     def _run(
-        self,
-        x: Float[Tensor, "N D"],
-        layout: Layout,
-        start: LSTMState,
+        self, tokens: TokenRows, layout: Layout, start: LSTMState
     ) -> tuple[Float[Tensor, "J N 2*D"], LSTMState]:
         """Return the layers of the tokens, and the state after the last step."""
+        x = tokens.table[to_device(tokens.rows, self.device)]
         L, (N, D) = self.config.num_layers, x.shape
         step, row, starts = (to_device(array, self.device) for array in layout)
         inputs = x.new_zeros(*starts.shape, D)  # (T, 2, B, D)

@@ -1,7 +1,6 @@
 """The contract of all engines: token vectors in, layers out.
 
-A batch of sentences is a table of token vectors, the table row of each token, sentence after
-sentence, and the length of each sentence. An engine sorts, pads or packs the sentences as it needs.
+An engine sorts, pads or packs the sentences of a batch as it needs.
 
 B sentences, N tokens of all sentences, V token vectors, D dim, J = L + 1 layers.
 """
@@ -10,21 +9,34 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from elmore.bilm.config import BiLMConfig
 from elmore.bilm.lstm import LSTMState
-from elmore.bilm.model import BiLMState
+from elmore.bilm.model import BiLM, BiLMState
 from elmore.errors import InputError
 
 # GNU OpenMP's threads do not survive a fork. With more than one thread, the first parallel region
 # in the child would wait for them forever.
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+
+
+class TokenRows(NamedTuple):
+    """A batch of sentences, one after another."""
+
+    table: Float[Tensor, "V D"]
+    """Token vectors."""
+
+    rows: Int[np.ndarray, " N"]
+    """The table row of each token."""
+
+    lengths: Int[np.ndarray, " B"]
+    """The number of tokens of each sentence."""
 
 
 class Engine(ABC):
@@ -36,10 +48,9 @@ class Engine(ABC):
         dtype: The dtype of token vectors and layers.
     """
 
-    def __init__(self, config: BiLMConfig, device: torch.device, dtype: torch.dtype) -> None:
-        self.config = config
-        self.device = device
-        self.dtype = dtype
+    def __init__(self, bilm: BiLM) -> None:
+        weight = next(bilm.parameters())
+        self.config, self.device, self.dtype = bilm.config, weight.device, weight.dtype
         self._pid = os.getpid()
 
     @abstractmethod
@@ -48,43 +59,28 @@ class Engine(ABC):
 
     @abstractmethod
     def run_with_state(
-        self,
-        table: Float[Tensor, "V D"],
-        table_rows: Int[np.ndarray, " N"],
-        lengths: Int[np.ndarray, " B"],
-        state: BiLMState | None = None,
+        self, tokens: TokenRows, state: BiLMState | None = None
     ) -> tuple[Float[Tensor, "J N 2*D"], BiLMState]:
         """Return the layers of all tokens, and the state after the last token of each sentence.
 
         Args:
-            table: Token vectors.
-            table_rows: The table row of each token. Include boundary tokens, unless `state` is
-                the state after them.
-            lengths: The number of tokens of each sentence.
+            tokens: The sentences, with boundary tokens unless `state` is the state after them.
             state: The state before the first token of each sentence; None for zeros.
         """
 
-    def run(
-        self,
-        table: Float[Tensor, "V D"],
-        table_rows: Int[np.ndarray, " N"],
-        lengths: Int[np.ndarray, " B"],
-        start: BiLMState,
-    ) -> Float[Tensor, "J N 2*D"]:
+    def run(self, tokens: TokenRows, start: BiLMState) -> Float[Tensor, "J N 2*D"]:
         """Return the layers of the words of independent sentences, without boundary tokens.
 
         Each direction starts from `start`, the state after its first boundary token: `<S>` for the
         forward LSTMs, `</S>` for the backward LSTMs. Its last boundary token affects no word.
 
         Args:
-            table: Token vectors.
-            table_rows: The table row of each word.
-            lengths: The number of words of each sentence.
+            tokens: The words of the sentences.
             start: What `start_state` returns.
         """
-        B = len(lengths)
+        B = len(tokens.lengths)
         state = [LSTMState(h.expand(B, -1), c.expand(B, -1)) for h, c in start]
-        return self.run_with_state(table, table_rows, lengths, state)[0]
+        return self.run_with_state(tokens, state)[0]
 
     def start_state(self, boundaries: Float[Tensor, "2 D"]) -> BiLMState:
         """Return the state of the forward LSTMs after `<S>` and of the backward LSTMs after `</S>`.
@@ -94,10 +90,12 @@ class Engine(ABC):
         Args:
             boundaries: The token vectors of `<S>` and `</S>`.
         """
-        _, state = self.run_with_state(boundaries, np.arange(2), np.ones(2, dtype=np.int64))
+        _, state = self.run_with_state(TokenRows(boundaries, np.arange(2), np.ones(2, np.int64)))
         L = self.config.num_layers
         forward = [LSTMState(h[:1], c[:1]) for h, c in state[:L]]
         backward = [LSTMState(h[1:], c[1:]) for h, c in state[L:]]
+        if self.device.type == "cuda":  # threads may use it on streams of their own
+            torch.cuda.current_stream(self.device).synchronize()
         return forward + backward
 
     def free(self) -> None:

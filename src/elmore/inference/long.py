@@ -17,12 +17,12 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from elmore.bilm.lstm import LSTMState
 from elmore.bilm.model import BiLMState
-from elmore.inference.engine import Engine
+from elmore.inference.engine import Engine, TokenRows
 
 LONG = 8192
 """Sentences with more words than this are computed in chunks."""
@@ -36,36 +36,28 @@ Each dimension is computed independently of the others.
 
 
 def run_batch(
-    engine: Engine,
-    table: Float[Tensor, "V D"],
-    table_rows: Int[np.ndarray, " N"],
-    lengths: Int[np.ndarray, " B"],
-    start: BiLMState,
-    select: Select,
+    engine: Engine, tokens: TokenRows, start: BiLMState, select: Select
 ) -> Float[Tensor, "*J N 2*D"]:
     """Return selected layers of what `Engine.run` takes; one long sentence is run in chunks."""
-    if len(lengths) == 1 and len(table_rows) > LONG:
-        return _run_long(engine, table, table_rows, start, select)
-    return select(engine.run(table, table_rows, lengths, start))
+    if len(tokens.lengths) == 1 and len(tokens.rows) > LONG:
+        return _run_long(engine, tokens, start, select)
+    return select(engine.run(tokens, start))
 
 
 def _run_long(
-    engine: Engine,
-    table: Float[Tensor, "V D"],
-    table_rows: Int[np.ndarray, " N"],
-    start: BiLMState,
-    select: Select,
+    engine: Engine, tokens: TokenRows, start: BiLMState, select: Select
 ) -> Float[Tensor, "*J N 2*D"]:
     """Return the selected layers of one sentence; beside them, only two chunks are in memory."""
-    N, D = len(table_rows), engine.config.dim
+    N, D = len(tokens.rows), engine.config.dim
     bounds = np.linspace(0, N, -(-N // _CHUNK) + 1).astype(int).tolist()
     chunks = [slice(*ends) for ends in pairwise(bounds)]
     state = [LSTMState(h.expand(2, -1), c.expand(2, -1)) for h, c in start]
     result: Tensor | None = None
     for ahead, behind in zip(chunks, reversed(chunks), strict=True):
-        rows = [table_rows[ahead], table_rows[behind]]
+        rows = [tokens.rows[ahead], tokens.rows[behind]]
         lengths = np.array([len(words) for words in rows])
-        layers, state = engine.run_with_state(table, np.concatenate(rows), lengths, state)
+        both = TokenRows(tokens.table, np.concatenate(rows), lengths)
+        layers, state = engine.run_with_state(both, state)
         forward = select(layers[:, : lengths[0], :D])
         backward = select(layers[:, lengths[0] :, D:])
         if result is None:

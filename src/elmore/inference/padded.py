@@ -42,23 +42,18 @@ class PaddedRunner:
         (B, T), device = mask.shape, self.engine.device
         with without_autograd(device):
             host_mask = mask.cpu().numpy()
-            table, table_rows = self._words.look_up(id_keys(ids.cpu().numpy()[host_mask]))
-            lengths = host_mask.sum(axis=1, dtype=np.int64)
-            layers, after = self.engine.run_with_state(table, table_rows, lengths, state)
-            tokens = to_device(np.flatnonzero(host_mask), device)
+            keys, lengths = id_keys(ids.cpu().numpy()[host_mask]), host_mask.sum(axis=1)
+            layers, after = self.engine.run_with_state(self._words.look_up(keys, lengths), state)
+            positions = to_device(np.flatnonzero(host_mask), device)
             padded = layers.new_zeros(B * T, len(layers), layers.shape[2])
-            padded.index_copy_(0, tokens, layers.transpose(0, 1))
+            padded.index_copy_(0, positions, layers.transpose(0, 1))
             return BiLMOutput(padded.unflatten(0, (B, T)).transpose(1, 2), after)
 
     def start_state(self, boundaries: Int[Tensor, "2 ..."]) -> BiLMState:
         """Return the `start` of `run_words`, given the ids of `<S>` and `</S>`."""
-        device = self.engine.device
-        with without_autograd(device):
-            table, table_rows = self._words.look_up(id_keys(boundaries.numpy()))
-            start = self.engine.start_state(table[table_rows.tolist()])
-        if device.type == "cuda":  # threads may use it on streams of their own
-            torch.cuda.current_stream(device).synchronize()
-        return start
+        with without_autograd(self.engine.device):
+            table, rows, _ = self._words.look_up(id_keys(boundaries.numpy()))
+            return self.engine.start_state(table[rows.tolist()])
 
     def run_words(
         self,
@@ -87,10 +82,8 @@ class PaddedRunner:
             ends = host_mask.sum(axis=1).cumsum().tolist()
             sentences = (keys[a:b] for a, b in pairwise([0, *ends]))
             layers = [
-                run_batch(
-                    self.engine, *self._words.look_up(words), np.array(lengths), start, lambda x: x
-                )
-                for words, lengths in split(sentences, max_words)
+                run_batch(self.engine, self._words.look_up(*batch), start, lambda x: x)
+                for batch in split(sentences, max_words)
             ]
             if len(layers) == 1:
                 return layers[0]

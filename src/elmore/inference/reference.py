@@ -17,7 +17,7 @@ from elmore.bilm.config import BiLMConfig
 from elmore.bilm.lstm import LSTMState
 from elmore.bilm.model import BiLM, BiLMState
 from elmore.bilm.token_encoder import word_ends
-from elmore.inference.engine import Engine
+from elmore.inference.engine import Engine, TokenRows
 from elmore.text.sentences import group_by_length
 from elmore.transfer import to_device
 
@@ -41,8 +41,7 @@ class ReferenceEngine(Engine):
     """Runs the plain biLM."""
 
     def __init__(self, bilm: BiLM) -> None:
-        weight = next(bilm.parameters())
-        super().__init__(bilm.config, weight.device, weight.dtype)
+        super().__init__(bilm)
         self._bilm = bilm
 
     def encode(self, ids: Int[Tensor, "N ..."]) -> Float[Tensor, "N D"]:
@@ -50,13 +49,10 @@ class ReferenceEngine(Engine):
         return encode_by_length(self._bilm.encode, ids, self.config)
 
     def run_with_state(
-        self,
-        table: Float[Tensor, "V D"],
-        table_rows: Int[np.ndarray, " N"],
-        lengths: Int[np.ndarray, " B"],
-        state: BiLMState | None = None,
+        self, tokens: TokenRows, state: BiLMState | None = None
     ) -> tuple[Float[Tensor, "J N 2*D"], BiLMState]:
         """See `Engine`."""
+        table, table_rows, lengths = tokens
         N, B = len(table_rows), len(lengths)
         L, D, H = self.config.num_layers, self.config.dim, self.config.cell_dim
         layers = table.new_empty(L + 1, N, 2 * D)
@@ -75,12 +71,12 @@ class ReferenceEngine(Engine):
             )
             mask = torch.arange(rows.shape[1]) < torch.tensor(lengths[group])[:, None]  # (B, T)
             x = table[to_device(rows, self.device)]  # (B, T, D)
-            mask, tokens, in_group = (
+            mask, positions, in_group = (
                 to_device(i, self.device) for i in (mask, torch.cat(sentences), torch.tensor(group))
             )
             before = [LSTMState(h[in_group], c[in_group]) for h, c in state]
             output = self._bilm.contextualize(x, mask, before)
-            layers[:, tokens] = output.layers.transpose(0, 1)[:, mask]
+            layers[:, positions] = output.layers.transpose(0, 1)[:, mask]
             for (h, c), (new_h, new_c) in zip(after, output.state, strict=True):
                 h[in_group], c[in_group] = new_h, new_c
         return layers, after

@@ -3,30 +3,23 @@
 N words, V rows of the table, C characters, D dim.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import repeat
 from threading import Lock
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from elmore.inference.engine import Engine
+from elmore.inference.engine import Engine, TokenRows
 from elmore.transfer import to_device
 
 _MAX_ROWS = 32_768
 _MAX_ROWS_CUDA = 131_072
 
 Word = TypeVar("Word", bound=Hashable)
-
-
-class CachedWords(NamedTuple):
-    """A table of token vectors, and the table row of each word."""
-
-    table: Float[Tensor, "V D"]
-    table_rows: Int[np.ndarray, " N"]
 
 
 class WordCache(Generic[Word]):
@@ -57,10 +50,14 @@ class WordCache(Generic[Word]):
             self._table = self._empty_table(0)
             self._filled: torch.cuda.Event | None = None
 
-    def look_up(self, words: Sequence[Word]) -> CachedWords:
-        """Return the row of each word, encoding those that are new."""
+    def look_up(self, words: Sequence[Word], lengths: Iterable[int] = ()) -> TokenRows:
+        """Return the row of each word, encoding those that are new.
+
+        `lengths` is the number of words of each sentence, for an engine.
+        """
         with self._lock:
-            self._wait_for_other_streams()
+            if self._filled is not None:  # by another CUDA stream, perhaps
+                torch.cuda.current_stream(self._engine.device).wait_event(self._filled)
             rows = self._find(words)
             missing = np.flatnonzero(rows < 0).tolist()
             if missing:
@@ -73,12 +70,7 @@ class WordCache(Generic[Word]):
                     rows = self._find(words)
             if self._table.is_cuda:  # or its memory could be reused while this stream reads it
                 self._table.record_stream(torch.cuda.current_stream(self._engine.device))
-            return CachedWords(self._table, rows)
-
-    def _wait_for_other_streams(self) -> None:
-        """Let the current CUDA stream wait until the rows of earlier calls are written."""
-        if self._filled is not None:
-            torch.cuda.current_stream(self._engine.device).wait_event(self._filled)
+            return TokenRows(self._table, rows, np.array([*lengths], dtype=np.int64))
 
     def _find(self, words: Sequence[Word]) -> Int[np.ndarray, " N"]:
         """Return the row of each word, -1 for those that have none."""

@@ -14,14 +14,15 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import torch
 
-from elmore.embedder import Dtype, Embedder, check_dtype, load
+from elmore.embedder import Dtype, Embedder, load
 from elmore.errors import InputError
 from elmore.inference.layers import Layers, check_layers
+from elmore.schema import check, one_of
 from elmore.text.sentences import Sentence
 from elmore.vectors.parts import BATCH_BYTES
 from elmore.vectors.rows import VectorForm, VectorRow, to_batch
@@ -62,7 +63,7 @@ class ArrowEmbedder:
     ) -> None:
         if model is not None and not isinstance(model, Path | str):
             raise TypeError(f"expected the name or path of a model, got {type(model).__name__}")
-        check_dtype(dtype)
+        check("dtype", dtype, one_of(*get_args(Dtype)))
         self.model = model
         self.column = column
         self.layers = layers

@@ -8,7 +8,6 @@ input. So whoever embeds a partition finds out by itself whether this was done b
 
 import json
 import lzma
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from glob import glob
@@ -22,10 +21,11 @@ import pyarrow.parquet as pq
 
 import elmore
 from elmore.atomic import atomic_file, leftovers
+from elmore.checksum import identify_file
 from elmore.errors import InputError
 from elmore.integrations.arrow import ArrowEmbedder
 from elmore.prefetch import prefetch
-from elmore.schema import read_json
+from elmore.schema import check, one_of, read_json
 from elmore.text.lines import read_lines
 from elmore.vectors.embed_file import model_settings
 from elmore.vectors.formats import FORMATS, RECORD
@@ -153,7 +153,7 @@ class PartitionEmbedder:
         output_format: OutputFormat = "parquet",
         replace_invalid: bool = False,
     ) -> None:
-        check_format(output_format)
+        check("output_format", output_format, one_of(*get_args(OutputFormat)))
         self._embed = embed
         self._folder = folder
         self._settings = settings
@@ -169,7 +169,7 @@ class PartitionEmbedder:
         """
         output = self._folder / f"{_stem(file)}{self._suffix}"
         with naming_file(file):
-            identity = _identify(file)
+            identity = identify_file(file)
             rows = self._count_rows(output, identity)
             if rows is not None:
                 return Partition(output, rows, 0, skipped=True)
@@ -242,12 +242,6 @@ def naming_file(file: Path) -> Iterator[None]:
         raise InputError(reason if str(file) in reason else f"{file}: {reason}") from error
 
 
-def check_format(output_format: str) -> None:
-    """Raise `InputError` unless outputs can have this format."""
-    if output_format not in get_args(OutputFormat):
-        raise InputError(f"output_format must be parquet or arrow, got {output_format!r}")
-
-
 def _check_settings(where: str, earlier: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     for name, value in settings.items():
         if earlier.get(name) != value:
@@ -255,15 +249,6 @@ def _check_settings(where: str, earlier: Mapping[str, Any], settings: Mapping[st
                 f"{where} {name} = {earlier.get(name)!r}, not {value!r}. Use the same model and "
                 "settings, or choose another folder."
             )
-
-
-def _identify(file: Path) -> dict[str, Any]:
-    size = crc32 = 0
-    with file.open("rb") as opened:
-        while chunk := opened.read(_READ_BYTES):
-            size += len(chunk)
-            crc32 = zlib.crc32(chunk, crc32)
-    return {"name": file.name, "bytes": size, "crc32": crc32}
 
 
 def _is_readable(file: Path) -> bool:

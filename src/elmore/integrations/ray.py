@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Generator, Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import pyarrow as pa
 import torch
@@ -26,7 +26,6 @@ from elmore.integrations.arrow import ArrowEmbedder
 from elmore.integrations.partitions import (
     OutputFormat,
     PartitionEmbedder,
-    check_format,
     find_partitions,
     naming_file,
     open_output,
@@ -40,7 +39,8 @@ from elmore.integrations.ray_cluster import (
     gpus_per_actor,
     require_ray,
 )
-from elmore.vectors.parts import Progress
+from elmore.progress import Progress, no_progress
+from elmore.schema import check, one_of
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -100,7 +100,7 @@ def embed_partitions(
     num_cpus: float = 1,
     num_gpus: float | None = None,
     device: str = "auto",
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
     **options: Any,
 ) -> EmbeddedPartitions:
     """Write the vectors of each input file to a file with the same stem, with Ray Data.
@@ -137,7 +137,7 @@ def embed_partitions(
     ray = require_ray()
     began = time.monotonic()
     check_resources(actors, num_cpus, num_gpus, device)
-    check_format(output_format)
+    check("output_format", output_format, one_of(*get_args(OutputFormat)))
     paths, folder = find_partitions(files), Path(output).resolve()
     if any(path.is_relative_to(folder) for path in paths):
         raise InputError(f"{folder} has input files. Choose another output folder.")
@@ -162,7 +162,7 @@ def embed_partitions(
             )
             size = min(size, len(paths))
             with closing(_run(ray, embed, paths, size, num_cpus, num_gpus)) as reports:
-                shown = progress(reports, f"of {len(paths):,} partitions") if progress else reports
+                shown = progress(reports, f"of {len(paths):,} partitions")
                 finished = _collect(shown, len(paths))
         remove_leftovers_in(folder)
     return EmbeddedPartitions(

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from elmore.errors import InputError, require
+from elmore.schema import at_least, check
 
 # When Ray is started here: no reports to its developers, and no messages about normal operation.
 _LOCAL_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
@@ -95,8 +96,7 @@ def check_resources(
     actors: int | None, num_cpus: float, num_gpus: float | None, device: str
 ) -> None:
     """Raise `InputError` unless the arguments of `embed_partitions` fit each other."""
-    if actors is not None and actors < 1:
-        raise InputError(f"actors must be at least 1, got {actors}")
+    check("actors", actors, at_least(1))
     if num_cpus <= 0:
         raise InputError(f"num_cpus must be greater than 0, got {num_cpus:g}")
     if num_gpus is not None and num_gpus < 0:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from elmore.bilm.config import BiLMConfig
 from elmore.errors import InputError
-from elmore.schema import check_ranges
+from elmore.schema import POSITIVE, at_least, at_most, below, check_settings
 from elmore.text.corpus import TextConfig
 from elmore.training.settings import read_settings
 
@@ -18,87 +18,68 @@ _MAX_BATCH_TOKENS = 10**7
 class VocabularyConfig:
     """The words that the language model predicts. Its input is not limited to them."""
 
-    max_size: int = 200_000
+    max_size: Annotated[int, at_least(4), at_most(10**8)] = 200_000
     """Maximum number of words; the most frequent ones are kept."""
 
-    min_count: int = 2
+    min_count: Annotated[int, at_least(1)] = 2
     """Rarer words are predicted as `<UNK>`."""
 
     def __post_init__(self) -> None:
-        check_ranges(
-            "vocabulary",
-            self,
-            at_least={"max_size": 4, "min_count": 1},
-            at_most={"max_size": 10**8},
-        )
+        check_settings(self, "vocabulary")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingConfig:
     """Optimizer, learning-rate schedule and batches."""
 
-    epochs: float = 1.0
+    epochs: Annotated[float, POSITIVE] = 1.0
     """Passes over the text."""
 
-    streams: int = 256
+    streams: Annotated[int, at_least(1), at_most(10**6)] = 256
     """Rows of a batch (B); each row reads its own sequence of sentences."""
 
-    window: int = 20
+    window: Annotated[int, at_least(1), at_most(10**4)] = 20
     """Tokens per row and step (T): the length of truncated back-propagation."""
 
     carry_state: bool = False
     """Carry the LSTM state from sentence to sentence, as the released training code does."""
 
-    negatives: int = 8192
+    negatives: Annotated[int, at_least(0), at_most(10**7)] = 8192
     """Negative samples of the sampled softmax; 0 for the full softmax."""
 
     optimizer: Literal["adamw", "muon", "adagrad"] = "adamw"
     """`adamw`; `muon`, which learns faster from large batches; or `adagrad` as in the released
     training code."""
 
-    lr: float = 2e-3
+    lr: Annotated[float, POSITIVE] = 2e-3
     """Peak learning rate."""
 
     schedule: Literal["linear", "constant"] = "linear"
     """Learning-rate schedule after the warmup; `linear` decays to zero at the end of the run."""
 
-    warmup: float = 0.02
+    warmup: Annotated[float, below(1)] = 0.02
     """Share of the run in which the learning rate rises linearly from zero to its peak."""
 
-    betas: tuple[float, float] = (0.9, 0.98)
+    betas: Annotated[tuple[float, float], below(1)] = (0.9, 0.98)
     """Moment decay rates of AdamW."""
 
-    weight_decay: float = 0.05
+    weight_decay: Annotated[float, at_least(0)] = 0.05
     """Weight decay of AdamW, applied to matrices."""
 
-    loss_scale: float = 1.0
+    loss_scale: Annotated[float, POSITIVE] = 1.0
     """Factor on the loss before back-propagation; the released code uses the window length."""
 
-    clip_norm: float = 0.5
+    clip_norm: Annotated[float, POSITIVE] = 0.5
     """Maximum norm of the gradient."""
 
-    accumulate: int = 1
+    accumulate: Annotated[int, at_least(1)] = 1
     """Gradient accumulation: compute each batch in this many parts, to save memory."""
 
-    seed: int = 0
+    seed: Annotated[int, at_least(0)] = 0
     """Seed of the initial weights, the order of the text, dropout and negative samples."""
 
     def __post_init__(self) -> None:
-        check_ranges(
-            "training",
-            self,
-            at_least={
-                "streams": 1,
-                "window": 1,
-                "accumulate": 1,
-                "negatives": 0,
-                "weight_decay": 0,
-                "seed": 0,
-            },
-            at_most={"streams": 10**6, "window": 10**4, "negatives": 10**7},
-            positive=("epochs", "lr", "clip_norm", "loss_scale"),
-            below_one=("betas", "warmup"),
-        )
+        check_settings(self, "training")
         if self.streams * self.window > _MAX_BATCH_TOKENS:
             raise InputError(
                 f"training.streams ({self.streams}) times training.window ({self.window}) must be "
@@ -115,42 +96,30 @@ class TrainingConfig:
 class RunConfig:
     """Evaluation, early stopping, checkpoints and logging."""
 
-    heldout: float = 0.001
+    heldout: Annotated[float, below(0.5)] = 0.001
     """Share of the sentences to hold out, if no held-out text is given."""
 
-    max_heldout: int = 2000
+    max_heldout: Annotated[int, at_least(1)] = 2000
     """Maximum number of held-out sentences that evaluations use; the final one uses all."""
 
-    evaluations: int = 10
+    evaluations: Annotated[int, at_least(1)] = 10
     """Number of times perplexity is measured during a run."""
 
-    patience: int | None = None
+    patience: Annotated[int | None, at_least(1)] = None
     """Early stopping: stop after this many evaluations without a lower perplexity, and keep the
     best weights. `none` turns it off."""
 
-    checkpoint_minutes: float = 5.0
+    checkpoint_minutes: Annotated[float, at_least(0)] = 5.0
     """Minutes between checkpoints."""
 
-    log_steps: int = 100
+    log_steps: Annotated[int, at_least(1)] = 100
     """Steps between lines of metrics.jsonl."""
 
     tensorboard: bool = False
     """Also write the metrics for TensorBoard, which is an optional package."""
 
     def __post_init__(self) -> None:
-        check_ranges(
-            "run",
-            self,
-            at_least={
-                "max_heldout": 1,
-                "evaluations": 1,
-                "patience": 1,
-                "checkpoint_minutes": 0,
-                "log_steps": 1,
-            },
-        )
-        if not 0 <= self.heldout < 0.5:
-            raise InputError(f"run.heldout must lie in [0, 0.5), got {self.heldout}")
+        check_settings(self, "run")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,11 +20,13 @@ from elmore.pretrain.config import PretrainConfig, RunConfig, TrainingConfig
 from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining, new_model
 from elmore.pretrain.run import CACHE, finish, run_folder, train
-from elmore.text.corpus import Progress, encode_corpus
+from elmore.progress import Progress, no_progress
+from elmore.schema import POSITIVE, check
+from elmore.text.corpus import encode_corpus
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.processes import Processes
 from elmore.training.run_folder import Report
-from elmore.training.settings import check_minutes, read_settings
+from elmore.training.settings import read_settings
 
 TRAINING = TrainingConfig(epochs=10.0, streams=16, lr=1e-3, warmup=0.1)
 _MANY_UNKNOWN = 0.25  # share of the words
@@ -46,7 +48,7 @@ def finetune(
     cache: Path | None = None,
     workers: int | None = None,
     report: Report = lambda _: None,
-    progress: Progress = iter,
+    progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """Fine-tune a biLM on text of a domain; return a summary with perplexity before and after.
 
@@ -59,7 +61,7 @@ def finetune(
     `pretrain`.
     """
     config = config or PretrainConfig(training=TRAINING, run=RUN)
-    check_minutes(max_minutes)
+    check("max_minutes", max_minutes, POSITIVE)
     if config.run.tensorboard:
         require("tensorboard", extra="tensorboard")
     folder = run_folder(output)

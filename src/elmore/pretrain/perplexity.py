@@ -73,7 +73,7 @@ def measure_perplexity(
         current = to_device(np.delete(np.arange(len(words)), np.cumsum(lengths) - 1), device)
         targets = to_device(vocabulary.encode_words(words) - 1, device)
         with without_autograd(device):
-            layers, _ = engine.run_with_state(*cache.look_up(words), lengths)
+            layers, _ = engine.run_with_state(cache.look_up(words, lengths))
             forward, backward = layers[-1].chunk(2, dim=-1)
             forward_nll = model.softmax(forward[current], targets[current + 1])
             backward_nll = model.softmax(backward[current + 1], targets[current])

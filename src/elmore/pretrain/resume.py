@@ -16,6 +16,7 @@ from elmore.training.checkpoints import (
     optimizer_tensors,
     restore_module,
     restore_optimizer,
+    write_checkpoint,
 )
 from elmore.training.run_folder import Report
 
@@ -50,7 +51,7 @@ def save_checkpoint(run: "Pretraining") -> None:
         "bad_evaluations": run.bad_evaluations,
     }
     tensors = {f"{part}.{k}": v for part, named in parts.items() for k, v in named.items()}
-    run.folder.write_checkpoint(run.step, Checkpoint(tensors, metadata))
+    write_checkpoint(run.folder.checkpoints, run.step, Checkpoint(tensors, metadata))
 
 
 def restore_checkpoint(run: "Pretraining", report: Report) -> None:

@@ -6,6 +6,7 @@ DIR/config.json model.safetensors softmax.safetensors vocab.txt   the model
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,14 @@ from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining
 from elmore.pretrain.resume import restore_checkpoint
-from elmore.text.corpus import Progress, encode_corpus
+from elmore.progress import Progress, no_progress
+from elmore.schema import POSITIVE, check
+from elmore.signals import InterruptedRunError, interruption
+from elmore.text.corpus import encode_corpus
 from elmore.text.tokenize import Tokenization
-from elmore.training.interruption import InterruptedRunError, interruption
 from elmore.training.plots import plot_pretraining
 from elmore.training.processes import join_processes
 from elmore.training.run_folder import Report, RunFolder, hardware_name, write_json
-from elmore.training.settings import check_minutes
 
 CACHE = Path.home() / ".cache" / "elmore"
 SUMMARY, PLOT = "summary.json", "loss.png"
@@ -47,7 +49,7 @@ def pretrain(
     cache: Path | None = None,
     workers: int | None = None,
     report: Report = lambda _: None,
-    progress: Progress = iter,
+    progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """Train a biLM on text, write it to a folder, and return a summary of the run.
 
@@ -63,20 +65,21 @@ def pretrain(
         cache: Folder for encoded text; `~/.cache/elmore` by default.
         workers: Number of processes that tokenize; all cores by default.
         report: Receives metrics and messages while training; see `Report`.
-        progress: Wraps the iterator over chunks of 1000 lines while they are encoded.
+        progress: Shows how many chunks of 1000 lines are encoded: takes an iterable and a
+            description, returns an iterable, like `tqdm.tqdm`.
 
     Raises:
         InterruptedRunError: If a signal stopped the run. The message says how to continue.
     """
     config = config or PretrainConfig()
     config = replace(config, text=config.text.for_model(None))
-    check_minutes(max_minutes)
+    check("max_minutes", max_minutes, POSITIVE)
     if config.run.tensorboard:
         require("tensorboard", extra="tensorboard")
     folder = run_folder(output)
     with (
         join_processes(find_device(device)) as processes,
-        processes.only_first(lock(output)),
+        lock(output) if processes.first else nullcontext(),
         folder.explain_interruption(resume=resume),
     ):
         if processes.first:

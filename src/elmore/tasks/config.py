@@ -1,11 +1,10 @@
 """Settings that all tasks share: words, ELMo, training."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from elmore.embedder import Precision
-from elmore.schema import check_ranges
-from elmore.text.tokenize import TokenizerName, choose_tokenization
+from elmore.schema import POSITIVE, at_least, at_most, below, check_settings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,42 +15,30 @@ class WordsConfig:
     """File of pretrained word vectors: GloVe or word2vec, text or binary, or npz. Without it, all
     word vectors are learned."""
 
-    dim: int = 100
+    dim: Annotated[int, at_least(1), at_most(10_000)] = 100
     """Dimension of the word vectors if there is no file."""
 
     train: bool = False
     """Fine-tune the vectors of words that occur in the training data."""
 
-    min_count: int = 2
+    min_count: Annotated[int, at_least(1)] = 2
     """Words that are not in the file get a trained vector if they occur at least this often in the
     distinct sentences of the training data."""
 
-    char_dim: int = 16
+    char_dim: Annotated[int, at_least(1), at_most(10_000)] = 16
     """Dimension of the character embeddings of the task's character CNN."""
 
-    char_width: int = 3
+    char_width: Annotated[int, at_least(1), at_most(32)] = 3
     """Width of its filters, in characters."""
 
-    char_filters: int = 0
+    char_filters: Annotated[int, at_least(0), at_most(10_000)] = 0
     """Number of its filters; 0 for no character CNN."""
 
-    dropout: float = 0.5
+    dropout: Annotated[float, below(1)] = 0.5
     """Dropout on word vectors and character CNN."""
 
     def __post_init__(self) -> None:
-        check_ranges(
-            "words",
-            self,
-            at_least={
-                "dim": 1,
-                "min_count": 1,
-                "char_dim": 1,
-                "char_width": 1,
-                "char_filters": 0,
-            },
-            at_most={"dim": 10_000, "char_dim": 10_000, "char_width": 32, "char_filters": 10_000},
-            below_one=("dropout",),
-        )
+        check_settings(self, "words")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,92 +61,64 @@ class ElmoConfig:
     layers: Literal["learned", "top", "average"] = "learned"
     """How the layers of the biLM are mixed."""
 
-    penalty: float = 0.001
+    penalty: Annotated[float, at_least(0)] = 0.001
     """Lambda, the strength of the regularization that pulls a learned mix toward the average."""
 
     layer_norm: bool = False
     """Apply layer normalization to each layer before mixing."""
 
-    dropout: float = 0.5
+    dropout: Annotated[float, below(1)] = 0.5
     """Dropout on ELMo vectors."""
 
     def __post_init__(self) -> None:
-        check_ranges("elmo", self, at_least={"penalty": 0}, below_one=("dropout",))
+        check_settings(self, "elmo")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FitConfig:
     """Optimizer, learning-rate schedule and early stopping."""
 
-    epochs: int = 50
+    epochs: Annotated[int, at_least(1)] = 50
     """Maximum number of epochs."""
 
-    batch_size: int = 32
+    batch_size: Annotated[int, at_least(1)] = 32
     """Examples per step."""
 
     optimizer: Literal["adam", "adadelta"] = "adam"
     """`adam` with decoupled weight decay (AdamW), or `adadelta`."""
 
-    lr: float = 1e-3
+    lr: Annotated[float, POSITIVE] = 1e-3
     """Initial learning rate."""
 
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: Annotated[tuple[float, float], below(1)] = (0.9, 0.999)
     """Moment decay rates of Adam."""
 
-    weight_decay: float = 0.0
+    weight_decay: Annotated[float, at_least(0)] = 0.0
     """Weight decay; Adam applies it to matrices only."""
 
-    clip_norm: float = 5.0
+    clip_norm: Annotated[float, POSITIVE] = 5.0
     """Maximum norm of the gradient."""
 
-    lr_decay: float = 0.5
+    lr_decay: Annotated[float, POSITIVE] = 0.5
     """Factor on the learning rate after `lr_patience` epochs without improvement."""
 
-    lr_patience: int = 1_000_000
+    lr_patience: Annotated[int, at_least(1)] = 1_000_000
     """Epochs without improvement before the learning rate decays; by default it never does."""
 
-    average: float = 0.0
+    average: Annotated[float, below(1)] = 0.0
     """Decay of an exponential moving average of the weights, which is evaluated and saved.
 
     0 turns it off. After n steps the decay is at most n / (n + 9).
     """
 
-    patience: int = 10
+    patience: Annotated[int, at_least(1)] = 10
     """Early stopping: stop after this many epochs without improvement on the dev set."""
 
-    seed: int = 0
+    seed: Annotated[int, at_least(0)] = 0
     """Seed of the initial weights, the order of the examples and dropout."""
 
     def __post_init__(self) -> None:
-        check_ranges(
-            "training",
-            self,
-            at_least={
-                "epochs": 1,
-                "batch_size": 1,
-                "patience": 1,
-                "lr_patience": 1,
-                "seed": 0,
-                "weight_decay": 0,
-            },
-            positive=("lr", "clip_norm", "lr_decay"),
-            below_one=("betas", "average"),
-        )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TextConfig:
-    """Tokenization of raw text."""
-
-    tokenizer: TokenizerName | None = None
-    """Tokenizer of raw text; by default that of the biLM, or `moses`."""
-
-    language: str | None = None
-    """ISO 639-1 code of raw text, for the rules of the tokenizer; by default that of the biLM, or
-    `en`."""
-
-    def __post_init__(self) -> None:
-        choose_tokenization(None, self.tokenizer, self.language)  # rejects unknown languages
+        check_settings(self, "training")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

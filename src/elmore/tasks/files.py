@@ -1,11 +1,11 @@
 """The training, dev and test files of a task, and their examples."""
 
-import zlib
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from elmore.checksum import identify_file
 from elmore.errors import InputError
 from elmore.tasks.config import TaskConfig, WordsConfig
 from elmore.tasks.task import Task
@@ -43,11 +43,11 @@ class TaskFiles(NamedTuple):
     def identity(self, words: WordsConfig) -> dict[str, Any]:
         """Return name, size and checksum of all files, including the word vectors."""
         return {
-            "train": list(map(_file_identity, self.train)),
-            "dev": _file_identity(self.dev),
-            "test": _file_identity(self.tests[0]) if self.tests else None,
-            "more_tests": list(map(_file_identity, self.tests[1:])),
-            "vectors": _file_identity(Path(words.vectors)) if words.vectors else None,
+            "train": list(map(identify_file, self.train)),
+            "dev": identify_file(self.dev),
+            "test": identify_file(self.tests[0]) if self.tests else None,
+            "more_tests": list(map(identify_file, self.tests[1:])),
+            "vectors": identify_file(Path(words.vectors)) if words.vectors else None,
         }
 
 
@@ -64,14 +64,6 @@ def check_path(argument: str, value: Path | str) -> Path | str:
     if not isinstance(value, PathLike | str):
         raise TypeError(f"{argument}: expected a path, got {value!r:.60}")
     return value
-
-
-def _file_identity(path: Path) -> dict[str, Any]:
-    checksum = 0
-    with path.open("rb") as file:
-        while block := file.read(2**20):
-            checksum = zlib.crc32(block, checksum)
-    return {"name": path.name, "bytes": path.stat().st_size, "crc32": checksum}
 
 
 class Examples(NamedTuple):

@@ -24,6 +24,7 @@ from elmore.training.checkpoints import (
     optimizer_tensors,
     restore_module,
     restore_optimizer,
+    write_checkpoint,
 )
 from elmore.training.optim import clip_gradients, make_optimizer, set_learning_rate
 from elmore.training.run_folder import Report, RunFolder
@@ -240,7 +241,7 @@ class Fit:
             "epoch_seconds": self.epoch_seconds,
             "seconds": self.seconds,
         }
-        self.folder.write_checkpoint(self.epoch, Checkpoint(tensors, facts))
+        write_checkpoint(self.folder.checkpoints, self.epoch, Checkpoint(tensors, facts))
 
     def restore(self, report: Report) -> None:
         """Resume from the newest intact checkpoint, if there is any.

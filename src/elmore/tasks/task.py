@@ -5,7 +5,7 @@ Task objects have no state. `elmore.tasks.TASKS` lists those of elmore.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from elmore.tasks.config import TaskConfig
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence
-from elmore.text.tokenize import Tokenization, Tokenizer, choose_tokenization
+from elmore.text.tokenize import Tokenization, Tokenizer
 
 Example = TypeVar("Example")
 Prediction = TypeVar("Prediction")
@@ -156,15 +156,12 @@ class Task(ABC, Generic[Example, Batch, Prediction]):
 
 
 class TextTask(Task[Example, Batch, Prediction]):
-    """A task whose settings include the tokenization of raw text: `data`, a `TextConfig`."""
+    """A task whose settings include the tokenization of raw text: `data`, a `TokenizerConfig`."""
 
     def tokenization(self, config: Any) -> Tokenization | None:
         """Return the tokenization in the settings; not in tasks of older versions."""
-        if config.data.language is None:
-            return None
-        return choose_tokenization(None, config.data.tokenizer, config.data.language)
+        return None if config.data.language is None else config.data.tokenization
 
     def with_bilm_language(self, config: Any, of_bilm: Tokenization | None) -> Any:
         """Fill in the tokenizer and the language of the biLM."""
-        chosen = choose_tokenization(of_bilm, config.data.tokenizer, config.data.language)
-        return replace(config, data=replace(config.data, **asdict(chosen)))
+        return replace(config, data=config.data.for_model(of_bilm))

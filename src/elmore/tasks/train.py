@@ -21,7 +21,8 @@ from elmore.embedder import find_device
 from elmore.errors import InputError
 from elmore.mix import ScalarMix
 from elmore.progress import show_line, with_progress
-from elmore.schema import read_json
+from elmore.schema import POSITIVE, check, read_json
+from elmore.signals import InterruptedRunError, interruption
 from elmore.tasks import get_task
 from elmore.tasks.config import ElmoConfig, TaskConfig, WordsConfig
 from elmore.tasks.domain import FOLDER, domain_text, finetune_bilm
@@ -37,10 +38,9 @@ from elmore.tasks.trained import TrainedTask, assemble
 from elmore.tasks.vectors import WordVectors, read_word_vectors
 from elmore.tasks.words import WordIndex
 from elmore.text.sentences import Sentence
-from elmore.training.interruption import InterruptedRunError, interruption
 from elmore.training.plots import plot_task
 from elmore.training.run_folder import Report, RunFolder, hardware_name, write_json
-from elmore.training.settings import check_minutes, read_settings
+from elmore.training.settings import read_settings
 
 _DATA, _SUMMARY, _PLOT = "data.json", "metrics.json", "curves.png"
 
@@ -97,7 +97,7 @@ def train_task(
         InputError: If the input is invalid, or `max_minutes` is too short for one epoch.
         InterruptedRunError: If a signal stopped the run. The message says how to continue.
     """
-    check_minutes(max_minutes)
+    check("max_minutes", max_minutes, POSITIVE)
     limit = TimeLimit(max_minutes)
     if not isinstance(task, str | Task):
         raise TypeError(f"task: expected a name or a Task, got {task!r:.60}")

@@ -14,10 +14,9 @@ import hashlib
 import json
 import os
 import signal
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
 from itertools import islice
@@ -30,24 +29,20 @@ import numpy as np
 from filelock import FileLock
 from jaxtyping import Int
 
-from elmore.atomic import atomic_file, atomic_folder, remove_leftovers
-from elmore.errors import InputError
+from elmore.atomic import atomic_folder, remove_leftovers
+from elmore.checksum import file_crc32
+from elmore.errors import InputError, refused
 from elmore.prefetch import prefetch
+from elmore.progress import Progress, no_progress
+from elmore.schema import at_least, check
 from elmore.text.characters import encode_words
 from elmore.text.lines import read_lines
 from elmore.text.sentences import BOS_WORD, EOS_WORD
 from elmore.text.split import split_sentences
-from elmore.text.tokenize import (
-    Tokenization,
-    TokenizerName,
-    choose_tokenization,
-    get_tokenizer,
-)
+from elmore.text.tokenize import TokenizerConfig, get_tokenizer
 from elmore.text.vocabulary import UNK_WORD, Vocabulary
 
 T = TypeVar("T")
-Progress = Callable[[Iterator[Any]], Iterator[Any]]
-"""Wraps an iterator to show progress, as `tqdm` does."""
 
 BOS, EOS = range(2)
 _SPECIAL_WORDS = (BOS_WORD, EOS_WORD, UNK_WORD)
@@ -55,41 +50,19 @@ _FORMAT = 4  # increase when the encoding of a text changes, so that cached corp
 _LINES_PER_CHUNK = 1000
 _WORDS_PER_CHUNK = 1 << 16
 _TOKENS_PER_CHUNK = 1 << 24
-_BYTES_PER_CHUNK = 1 << 24
 _FILES = ("tokens.u32", "starts.i64", "counts.i64", "words.txt")
 _CHECKSUMS = "checksums.txt"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TextConfig:
+class TextConfig(TokenizerConfig):
     """How to split text into sentences and tokens."""
-
-    tokenizer: TokenizerName | None = None
-    """`whitespace` is for text that is already tokenized. By default that of the model; `moses` for
-    a new one."""
-
-    language: str | None = None
-    """ISO 639-1 code; selects the rules of the tokenizer and the sentence splitter. By default that
-    of the model; `en` for a new one."""
 
     sentences: Literal["split", "lines"] = "split"
     """`split` splits each line into sentences; `lines` treats each line as one sentence."""
 
     replace_invalid: bool = False
     """Replace invalid UTF-8 with U+FFFD instead of raising an error."""
-
-    def __post_init__(self) -> None:
-        Tokenization(self.tokenizer or "whitespace", self.language or "en")  # raises if unknown
-
-    @property
-    def tokenization(self) -> Tokenization:
-        """Tokenizer and language, with defaults filled in."""
-        return choose_tokenization(None, self.tokenizer, self.language)
-
-    def for_model(self, of_model: Tokenization | None) -> "TextConfig":
-        """Fill in the tokenizer and the language of a model; see `choose_tokenization`."""
-        chosen = choose_tokenization(of_model, self.tokenizer, self.language)
-        return replace(self, tokenizer=chosen.tokenizer, language=chosen.language)
 
 
 def read_sentences(path: Path, config: TextConfig) -> Iterator[list[str]]:
@@ -114,13 +87,11 @@ class Corpus:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        try:
+        with refused(f"{folder} is not an encoded corpus", OSError, ValueError):
             self.tokens = np.memmap(folder / "tokens.u32", np.uint32, "r")
             self.starts = np.fromfile(folder / "starts.i64", np.int64)
             self.counts = np.fromfile(folder / "counts.i64", np.int64)
             intact = (folder / _CHECKSUMS).read_text(encoding="utf-8") == _checksums(folder)
-        except (OSError, ValueError) as error:
-            raise InputError(f"{folder} is not an encoded corpus ({error})") from error
         if not intact:
             raise InputError(f"{folder} is damaged. Delete it, and the text is encoded again.")
 
@@ -149,25 +120,13 @@ class Corpus:
         return np.fromiter(map(vocabulary.word_to_id, self.words()), np.int64, len(self.counts))
 
     def characters(self, width: int) -> Int[np.ndarray, "W C"]:
-        """Return the character ids of all words, memory-mapped from a file written on first use."""
-        path = self.folder / f"characters-{width}.u16"
-        checksum = path.with_suffix(".crc32")
-        if not _is_intact(path, checksum):
-            with FileLock(_lock_file(self.folder)):
-                if not _is_intact(path, checksum):  # another process may have written it
-                    remove_leftovers(path)
-                    remove_leftovers(checksum)
-                    self._write_characters(path, width)
-                    with atomic_file(checksum) as temporary:
-                        temporary.write_text(_crc32(path))
-        return np.memmap(path, np.uint16, "r").reshape(-1, width)
-
-    def _write_characters(self, path: Path, width: int) -> None:
+        """Return the character ids of all words."""
         words = self.words()
-        with atomic_file(path) as temporary, temporary.open("wb") as file:
-            for start in range(0, len(words), _WORDS_PER_CHUNK):
-                ids = encode_words(words[start : start + _WORDS_PER_CHUNK], width)
-                file.write(ids.numpy().astype(np.uint16).data)
+        characters = np.empty((len(words), width), np.uint16)
+        for start in range(0, len(words), _WORDS_PER_CHUNK):
+            chunk = slice(start, start + _WORDS_PER_CHUNK)
+            characters[chunk] = encode_words(words[chunk], width).numpy()
+        return characters
 
     def vocabulary(self, *, max_size: int, min_count: int) -> Vocabulary:
         """Return up to `max_size` of the words that occur at least `min_count` times."""
@@ -182,7 +141,7 @@ def encode_corpus(
     config: TextConfig | None = None,
     *,
     workers: int | None = None,
-    progress: Progress = iter,
+    progress: Progress = no_progress,
 ) -> Corpus:
     """Encode text files, or open the cached result for the same content and settings.
 
@@ -192,7 +151,7 @@ def encode_corpus(
         config: How to split text into sentences and tokens.
         workers: Number of tokenizer processes; by default one per core. With more than one, guard a
             script's entry point with `if __name__ == "__main__":`.
-        progress: Wraps the iterator over encoded chunks of 1000 lines; see `Progress`.
+        progress: Shows how many chunks of 1000 lines are encoded; see `Progress`.
 
     Raises:
         InputError: If there are no files, a file is not valid text, or the files have no words.
@@ -201,23 +160,17 @@ def encode_corpus(
     get_tokenizer(config.tokenizer, config.language)  # raises if spaCy does not support it
     if not files:
         raise InputError("expected at least one text file")
-    if workers is not None and workers < 1:
-        raise InputError(f"workers must be at least 1, got {workers}")
+    check("workers", workers, at_least(1))
     folder = cache / _fingerprint(files, config)
     if not folder.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        with FileLock(_lock_file(folder)):
+        with FileLock(folder.with_name(f"{folder.name}.lock")):
             if not folder.exists():  # another process may have encoded it in the meantime
                 remove_leftovers(folder)
                 with atomic_folder(folder) as temporary:
                     chunks = _encode_files(files, config, workers or os.cpu_count() or 1)
-                    _write(temporary, progress(chunks), files)
+                    _write(temporary, progress(chunks, "thousand lines encoded"), files)
     return Corpus(folder)
-
-
-def _lock_file(folder: Path) -> Path:
-    """Return the file that a process locks while it writes an encoded corpus."""
-    return folder.with_name(f"{folder.name}.lock")
 
 
 def _fingerprint(files: Sequence[Path], config: TextConfig) -> str:
@@ -335,20 +288,7 @@ def _write(folder: Path, chunks: Iterable[_Chunk], files: Sequence[Path]) -> Non
 
 def _checksums(folder: Path) -> str:
     """Return the checksums of the files of a corpus, one per line."""
-    return "".join(f"{_crc32(folder / name)} {name}\n" for name in _FILES)
-
-
-def _is_intact(path: Path, checksum: Path) -> bool:
-    """Whether a file exists with the checksum that is stored next to it."""
-    return path.exists() and checksum.exists() and checksum.read_bytes() == _crc32(path).encode()
-
-
-def _crc32(path: Path) -> str:
-    crc32 = 0
-    with path.open("rb") as file:
-        while data := file.read(_BYTES_PER_CHUNK):
-            crc32 = zlib.crc32(data, crc32)
-    return f"{crc32:08x}"
+    return "".join(f"{file_crc32(folder / name):08x} {name}\n" for name in _FILES)
 
 
 def _renumber(path: Path, order: np.ndarray) -> None:

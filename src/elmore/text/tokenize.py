@@ -8,14 +8,15 @@ import re
 import unicodedata
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
-from elmore.errors import InputError, require
+from elmore.errors import InputError, refused, require
 
 TokenizerName = Literal["moses", "whitespace", "spacy"]
 Tokenizer = Callable[[str], list[str]]
+T = TypeVar("T", bound="TokenizerConfig")
 
 # ISO 639-1, and languages without such a code that Moses or spaCy have rules for.
 _LANGUAGES = """
@@ -104,6 +105,31 @@ def choose_tokenization(
             stacklevel=3,
         )
     return chosen
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenizerConfig:
+    """Tokenizer and language of raw text. By default, both are those of the model."""
+
+    tokenizer: TokenizerName | None = None
+    """`whitespace` is for text that is already tokenized. By default that of the model; `moses` for
+    a new one."""
+
+    language: str | None = None
+    """ISO 639-1 code; selects the rules of the tokenizer and the sentence splitter. By default that
+    of the model; `en` for a new one."""
+
+    def __post_init__(self) -> None:
+        Tokenization(self.tokenizer or "whitespace", self.language or "en")  # raises if unknown
+
+    @property
+    def tokenization(self) -> Tokenization:
+        """Tokenizer and language, with defaults filled in."""
+        return choose_tokenization(None, self.tokenizer, self.language)
+
+    def for_model(self: T, of_model: Tokenization | None) -> T:
+        """Fill in the tokenizer and the language of a model; see `choose_tokenization`."""
+        return replace(self, **asdict(choose_tokenization(of_model, self.tokenizer, self.language)))
 
 
 def tokenize(text: str, tokenizer: TokenizerName = "moses", language: str = "en") -> list[str]:
@@ -263,10 +289,8 @@ def _is_mark(char: str) -> bool:
 @cache
 def _spacy(language: str) -> Tokenizer:
     spacy = require("spacy", extra="spacy")
-    try:
+    with refused(f"spaCy cannot tokenize the language {language!r}", ImportError):
         spacy_tokenizer = spacy.blank(language).tokenizer
-    except ImportError as error:
-        raise InputError(f"spaCy cannot tokenize the language {language!r}: {error}") from error
 
     def split(text: str) -> list[str]:
         text = unicodedata.normalize("NFC", text)

@@ -5,18 +5,17 @@ newest checkpoints are kept, so that one is left if the other is damaged.
 """
 
 import json
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from elmore.atomic import atomic_file
-from elmore.errors import InputError
+from elmore.checkpoint.directory import save_tensors
+from elmore.checkpoint.hash import hash_json, hash_weights
+from elmore.errors import InputError, refused
 
 _MAX_KEPT = 2
 
@@ -39,12 +38,8 @@ def write_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
     path = folder / f"step-{step:09}.safetensors"
     tensors = {name: x.detach().cpu().contiguous() for name, x in checkpoint.tensors.items()}
     metadata = json.dumps(checkpoint.metadata)
-    header = {"metadata": metadata, "checksum": str(_checksum(tensors, metadata))}
-    with atomic_file(path) as temporary:
-        try:
-            save_file(tensors, temporary, header)
-        except SafetensorError as error:
-            raise OSError(f"cannot write {path}: {error}") from error
+    header = {"metadata": metadata, "checksum": _checksum(tensors, metadata)}
+    save_tensors(tensors, path, header)
     for old in checkpoint_files(folder)[:-_MAX_KEPT]:
         old.unlink()
     return path
@@ -61,26 +56,20 @@ def read_checkpoint(path: Path) -> Checkpoint:
     Raises:
         InputError: If the file is incomplete, or its checksum does not match.
     """
-    try:
+    damages = (SafetensorError, KeyError, json.JSONDecodeError, OSError)
+    with refused(f"{path} is not a complete checkpoint", *damages):
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         checkpoint = Checkpoint(tensors, json.loads(header["metadata"]))
-        intact = header["checksum"] == str(_checksum(tensors, header["metadata"]))
-    except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
-        raise InputError(f"{path} is not a complete checkpoint ({error})") from error
+        intact = header["checksum"] == _checksum(tensors, header["metadata"])
     if not intact:
         raise InputError(f"{path} is damaged: its checksum does not match")
     return checkpoint
 
 
-def _checksum(tensors: Mapping[str, Tensor], metadata: str) -> int:
-    total = zlib.crc32(metadata.encode())
-    for name in sorted(tensors):
-        header = f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}"
-        total = zlib.crc32(header.encode(), total)
-        total = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, total)
-    return total
+def _checksum(tensors: Mapping[str, Tensor], metadata: str) -> str:
+    return hash_json([metadata, hash_weights(tensors)])
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -108,7 +97,5 @@ def restore_module(module: nn.Module, tensors: Mapping[str, Tensor], path: Path)
     Raises:
         InputError: If names or shapes do not match; `path` is the file that the message names.
     """
-    try:
+    with refused(f"{path} belongs to another model", RuntimeError):
         module.load_state_dict(dict(tensors))
-    except RuntimeError as error:
-        raise InputError(f"{path} belongs to another model: {error}") from error

@@ -5,7 +5,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
@@ -29,10 +29,6 @@ class Processes:
     def first(self) -> bool:
         """Whether this is the process that prints and writes files."""
         return self.rank == 0
-
-    def only_first(self, context: AbstractContextManager[None]) -> AbstractContextManager[None]:
-        """Return a context manager that only the first process enters."""
-        return context if self.first else nullcontext()
 
     def share(self, total: int) -> slice:
         """Return this process's share of `total` rows."""

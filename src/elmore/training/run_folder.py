@@ -8,7 +8,6 @@ DIR/checkpoints/    what an interrupted run resumes from; removed on completion
 import json
 import platform
 import shutil
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,13 +19,8 @@ import torch
 
 from elmore.atomic import atomic_file, atomic_folder, naming, refuse_existing, remove_leftovers_in
 from elmore.errors import InputError
-from elmore.training.checkpoints import (
-    Checkpoint,
-    checkpoint_files,
-    read_checkpoint,
-    write_checkpoint,
-)
-from elmore.training.interruption import InterruptedRunError
+from elmore.signals import InterruptedRunError
+from elmore.training.checkpoints import Checkpoint, checkpoint_files, read_checkpoint
 from elmore.training.settings import list_changes, write_settings
 
 Report = Callable[[dict[str, Any]], None]
@@ -172,27 +166,10 @@ class RunFolder:
         with atomic_file(self._metrics) as temporary:
             temporary.write_text("".join(f"{json.dumps(r)}\n" for r in records), encoding="utf-8")
 
-    def write_checkpoint(self, step: int, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint, with the size and the checksum of metrics.jsonl up to here."""
-        metrics = self._metrics.read_bytes() if self._metrics.exists() else b""
-        metadata = {**checkpoint.metadata, "metrics": [len(metrics), zlib.crc32(metrics)]}
-        write_checkpoint(self.checkpoints, step, checkpoint._replace(metadata=metadata))
-
-    def _check_metrics(self, checkpoint: Checkpoint, report: Report) -> None:
-        """Report a metrics.jsonl that has changed; the run does not depend on it."""
-        if "metrics" not in checkpoint.metadata:  # written by an older version
-            return
-        size, crc32 = checkpoint.metadata["metrics"]
-        metrics = self._metrics.read_bytes()[:size] if self._metrics.exists() else b""
-        if zlib.crc32(metrics) != crc32:
-            note = f"{self._metrics} has changed since the last checkpoint; do not rely on it"
-            report({"note": note})
-
     def newest_checkpoint(self, report: Report) -> tuple[Path, Checkpoint] | None:
         """Return the newest intact checkpoint and its file; None if the run has not written any.
 
-        Damaged checkpoints are reported and renamed to `*.damaged`. Lines of metrics.jsonl that
-        have changed are reported, too.
+        Damaged checkpoints are reported and renamed to `*.damaged`.
 
         Raises:
             InputError: If all checkpoints are damaged.
@@ -200,15 +177,12 @@ class RunFolder:
         errors = []
         for path in reversed(checkpoint_files(self.checkpoints)):
             try:
-                checkpoint = read_checkpoint(path)
+                return path, read_checkpoint(path)
             except InputError as error:
                 errors.append(str(error))
                 report({"note": f"{error}; trying the previous checkpoint"})
                 with suppress(FileNotFoundError):  # another process was first
                     path.rename(path.with_suffix(".damaged"))
-            else:
-                self._check_metrics(checkpoint, report)
-                return path, checkpoint
         damaged = [f"{path} is damaged" for path in self.checkpoints.glob("*.damaged")]
         if errors or damaged:
             raise InputError(

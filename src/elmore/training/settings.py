@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elmore.errors import InputError
+from elmore.errors import InputError, refused
 from elmore.schema import from_mapping
 
 T = TypeVar("T")
@@ -54,10 +54,8 @@ def _merge(values: dict[str, Any], updates: Mapping[str, Any]) -> None:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file; raise `InputError` if it is not one."""
-    try:
+    with refused(f"{path} is not TOML", tomllib.TOMLDecodeError, UnicodeDecodeError):
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not TOML ({error})") from error
 
 
 def _parse_change(change: str) -> dict[str, Any]:
@@ -109,9 +107,3 @@ def _toml(values: Mapping[str, Any], section: str) -> list[str]:
 def _toml_value(value: Any) -> str:
     """Format a string, a number, a bool or a list: TOML and JSON write them alike."""
     return json.dumps("none" if value is None else value, ensure_ascii=False)  # TOML has no null
-
-
-def check_minutes(max_minutes: float | None) -> None:
-    """Raise `InputError` if a time limit is not positive."""
-    if max_minutes is not None and not max_minutes > 0:
-        raise InputError(f"max_minutes must be positive, got {max_minutes}")

@@ -13,10 +13,10 @@ import numpy as np
 
 import elmore
 from elmore.errors import InputError
+from elmore.progress import Progress, no_progress
 from elmore.text.fasta import Protein, check_id_options, read_fasta
 from elmore.vectors.embed_file import model_files
 from elmore.vectors.keyed import check_key, check_keyed, write_keyed
-from elmore.vectors.parts import Progress
 from elmore.vectors.rows import Dtype
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def embed_fasta(
     dtype: Dtype = "float32",
     replace_invalid: bool = False,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
     **load_options: Any,
 ) -> EmbeddedProteins:
     """Write the vectors of the proteins of a FASTA file, one residue per token.
@@ -116,7 +116,7 @@ def embed_fasta(
     arrays = embed_proteins(embedder, proteins, layers=layers, per_protein=per_protein, dtype=dtype)
     write_keyed(
         output,
-        arrays if progress is None else progress(arrays, "proteins embedded"),
+        progress(arrays, "proteins embedded"),
         settings={
             "elmore_version": elmore.__version__,
             "weights_hash": embedder.weights_hash,

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import elmore
 from elmore.atomic import refuse_existing
 from elmore.errors import InputError
+from elmore.progress import Progress, no_progress
 from elmore.text.lines import read_lines
-from elmore.vectors.parts import Progress, Saved, check_output, write_vectors
+from elmore.vectors.parts import Saved, check_output, write_vectors
 from elmore.vectors.rows import Dtype, VectorForm, VectorRow
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def embed_file(
     replace_invalid: bool = False,
     resume: bool = False,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
     **load_options: Any,
 ) -> EmbeddedFile:
     """Write the vectors of a text file, one sentence per line, to a file.
@@ -106,7 +107,7 @@ def embed_file(
         else:
             skip = saved.rows - first
             stream = embedder.stream_windows(lines, layers=layers, dtype=dtype, skip=skip)
-        shown = stream if progress is None else progress(stream, "sentences embedded")
+        shown = progress(stream, "sentences embedded")
         for index, window_start, (tokens, vectors) in shown:
             words += len(tokens)
             row = VectorRow(first + index, tokens, vectors)

@@ -11,7 +11,9 @@ import zipfile
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from io import FileIO
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING
@@ -23,8 +25,8 @@ import pyarrow.parquet as pq
 from h5py import h5d, h5p, h5s, h5t
 
 from elmore.errors import InputError
-from elmore.vectors.rows import VectorRow, from_batch
-from elmore.vectors.signals import deferred_signals
+from elmore.signals import deferred_signals
+from elmore.vectors.rows import from_batch
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer  # in collections.abc from Python 3.12 on
@@ -75,16 +77,10 @@ def write_hdf5(path: Path, schema: pa.Schema, batches: Batches) -> None:
     One dataset per sentence, named by its line number, and `sentence_to_index`, a JSON object that
     maps each sentence to the name of its dataset.
     """
-    with (
-        deferred_signals() as handle_signals,  # the HDF5 library calls Python code of `disk`
-        HDF5File(path) as disk,
-        TemporaryFile(dir=path.parent) as index,
-    ):
-        # The names in an older group are one block in memory, which grows with every dataset.
-        with h5py.File(disk, "w", libver=("v108", "v108")) as file:
-            separator, crc32s = "{", array("I")
-            for batch in batches:
-                handle_signals()
+    with new_hdf5(path, record_in(schema)) as (file, disk), TemporaryFile(dir=path.parent) as index:
+        separator, crc32s = "{", array("I")
+        for batch in batches:
+            with deferred_signals():
                 for row in from_batch(batch):
                     disk.check()
                     _add_dataset(file, str(row.id), row.vectors)
@@ -95,11 +91,29 @@ def write_hdf5(path: Path, schema: pa.Schema, batches: Batches) -> None:
                     index.write(entry.encode())
                     separator = ", "
                     crc32s.append(row_crc32(sentence, row.vectors))
+        with deferred_signals():
             index.write(b"}" if index.tell() else b"{}")
             _add_index(file, disk, index)
-            if record := record_in(schema):
-                file.attrs[RECORD] = record.decode()
             file.attrs[CRC32S] = np.frombuffer(crc32s, np.uint32)
+
+
+@contextmanager
+def new_hdf5(path: Path, record: bytes) -> Iterator[tuple[h5py.File, "HDF5File"]]:
+    """Yield a new HDF5 file, whose memory does not grow, and its `HDF5File`.
+
+    The HDF5 library calls Python code of the latter, so defer signals while you use the former.
+    """
+    with HDF5File(path) as disk:
+        # The names in an older group are one block in memory, which grows with every dataset.
+        with deferred_signals():
+            file = h5py.File(disk, "w", libver=("v108", "v108"))
+        try:
+            yield file, disk
+            with deferred_signals():
+                file.attrs[RECORD] = record.decode()
+        finally:
+            with deferred_signals():
+                file.close()
         disk.check()
 
 
@@ -175,19 +189,25 @@ class HDF5File(FileIO):
 
 def write_npz(path: Path, schema: pa.Schema, batches: Batches) -> None:
     """Write arrays named "0", "1", ... by line number; "0.tokens" has the tokens as JSON."""
+    with new_npz(path, record_in(schema)) as add:
+        for row in chain.from_iterable(map(from_batch, batches)):
+            add(f"{row.id}", row.vectors)
+            add(f"{row.id}.tokens", np.array(json.dumps(row.tokens)))
+
+
+@contextmanager
+def new_npz(path: Path, record: bytes) -> Iterator[Callable[[str, np.ndarray], None]]:
+    """Yield a function that adds a named array to a new .npz file; memory does not grow."""
     with TemporaryFile(dir=path.parent) as spool, zipfile.ZipFile(path, "w") as archive:
         archive.filelist = ArchiveMembers(spool)  # type: ignore[assignment]
-        archive.comment = record_in(schema)
-        for row in _rows(batches):
-            add_array(archive, f"{row.id}", row.vectors)
-            add_array(archive, f"{row.id}.tokens", np.array(json.dumps(row.tokens)))
+        archive.comment = record
 
+        def add(name: str, array: np.ndarray) -> None:
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+            archive.NameToInfo.clear()
 
-def add_array(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
-    """Add an array to an .npz file whose `filelist` is `ArchiveMembers`."""
-    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-        np.lib.format.write_array(member, array, allow_pickle=False)
-    archive.NameToInfo.clear()
+        yield add
 
 
 class ArchiveMembers:
@@ -233,8 +253,3 @@ FORMATS: dict[str, WriteBatches] = {
     ".npz": write_npz,
 }
 """Writers by the suffix of the file."""
-
-
-def _rows(batches: Batches) -> Iterator[VectorRow]:
-    for batch in batches:
-        yield from from_batch(batch)

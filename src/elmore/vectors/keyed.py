@@ -5,21 +5,19 @@ Arrays are written as they come, so memory does not grow with their number.
 
 import json
 import shutil
-import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-import h5py
 import numpy as np
 
 from elmore.atomic import atomic_file, lock, refuse_existing
 from elmore.errors import InputError
-from elmore.vectors.formats import RECORD, ArchiveMembers, HDF5File, add_array
+from elmore.signals import deferred_signals
+from elmore.vectors.formats import new_hdf5, new_npz
 from elmore.vectors.read import read_record
-from elmore.vectors.signals import deferred_signals
 
 Arrays = Iterable[tuple[str, np.ndarray]]
 """Keys and arrays."""
@@ -66,7 +64,7 @@ def write_keyed(
         settings: Recorded in .h5, .hdf5 and .npz files.
         order: The keys of the rows of an .npy file; by default in the order of the arrays.
     """
-    record = json.dumps({"settings": settings or {}})
+    record = json.dumps({"settings": settings or {}}).encode()
     with ExitStack() as stack:
         for file in _files(path):
             stack.enter_context(lock(file))
@@ -75,7 +73,8 @@ def write_keyed(
             rows, keys = files
             _write_npy(rows, keys, arrays, order)
         else:
-            _WRITERS[path.suffix](files[0], arrays, record)
+            write = _write_npz if path.suffix == ".npz" else _write_hdf5
+            write(files[0], arrays, record)
 
 
 def _files(path: Path) -> list[Path]:
@@ -94,28 +93,18 @@ def _is_own(path: Path) -> bool:
         return False
 
 
-def _write_hdf5(path: Path, arrays: Arrays, record: str) -> None:
-    with HDF5File(path) as disk:
-        # The names in an older group are one block in memory, which grows with every dataset.
-        file = h5py.File(disk, "w", libver=("v108", "v108"))
-        try:
-            for key, array in arrays:
-                with deferred_signals():  # the HDF5 library calls Python code of `disk`
-                    disk.check()
-                    file.create_dataset(key, data=array)
-            file.attrs[RECORD] = record
-        finally:
-            with deferred_signals():
-                file.close()
-        disk.check()
-
-
-def _write_npz(path: Path, arrays: Arrays, record: str) -> None:
-    with TemporaryFile(dir=path.parent) as spool, zipfile.ZipFile(path, "w") as archive:
-        archive.filelist = ArchiveMembers(spool)  # type: ignore[assignment]
-        archive.comment = record.encode()
+def _write_hdf5(path: Path, arrays: Arrays, record: bytes) -> None:
+    with new_hdf5(path, record) as (file, disk):
         for key, array in arrays:
-            add_array(archive, key, array)
+            with deferred_signals():
+                disk.check()
+                file.create_dataset(key, data=array)
+
+
+def _write_npz(path: Path, arrays: Arrays, record: bytes) -> None:
+    with new_npz(path, record) as add:
+        for key, array in arrays:
+            add(key, array)
 
 
 def _write_npy(rows: Path, keys: Path, arrays: Arrays, order: Sequence[str] | None) -> None:
@@ -140,10 +129,3 @@ def _write_npy(rows: Path, keys: Path, arrays: Arrays, order: Sequence[str] | No
         spool.seek(0)
         shutil.copyfileobj(spool, file)
     keys.write_text(json.dumps(written if order is None else list(order)), encoding="utf-8")
-
-
-_WRITERS: dict[str, Callable[[Path, Arrays, str], None]] = {
-    ".h5": _write_hdf5,
-    ".hdf5": _write_hdf5,
-    ".npz": _write_npz,
-}

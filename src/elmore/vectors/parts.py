@@ -30,11 +30,12 @@ from elmore.atomic import (
     synchronize,
 )
 from elmore.errors import InputError
+from elmore.progress import Progress, no_progress
 from elmore.schema import read_json
+from elmore.signals import deferred_signals
 from elmore.vectors.formats import FORMATS, RECORD, batch_crc32
 from elmore.vectors.read import read_record
 from elmore.vectors.rows import VectorForm, VectorRow, to_batch
-from elmore.vectors.signals import deferred_signals
 
 BATCH_BYTES = 2**24
 """Size of a record batch, and of a row group."""
@@ -58,8 +59,6 @@ class Saved(NamedTuple):
 
 RowsAfter = Callable[[Saved], Iterable[tuple[VectorRow, Saved]]]
 """Returns the rows that are not saved, each with what is saved once it is."""
-Progress = Callable[[Iterable[Any], str], Iterable[Any]]
-"""Wraps an iterable to show how far it is, like `tqdm.tqdm` or `rich.progress.track`."""
 
 
 def write_vectors(
@@ -70,7 +69,7 @@ def write_vectors(
     settings: Mapping[str, Any] | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> int:
     """Write rows to a file; return how many it has.
 
@@ -89,15 +88,14 @@ def write_vectors(
     settings = {**(settings or {}), **form._asdict()}
     with lock(path), naming(path):
         record = check_output(path, settings, resume=resume, overwrite=overwrite)
-        if "saved" in record:
-            return _check_complete(path, rows_after, Saved(*record["saved"]))
         run = _Run(path, form)
         remove_leftovers_in(run.folder)
-        result = record.get("result")
-        if result is None or not (path.exists() or (run.folder / result["file"]).exists()):
-            result = run.compute(rows_after, record, settings, progress)
-        run.publish(result["file"])
-        return result["rows"]
+        if "saved" in record:
+            rows = _check_complete(path, rows_after, Saved(*record["saved"]))
+        else:
+            rows = run.compute(rows_after, record, settings, progress)
+        run.remove()
+        return rows
 
 
 def check_output(
@@ -111,19 +109,14 @@ def check_output(
     """
     if path.suffix not in FORMATS:
         raise InputError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
-    folder = _folder(path)
-    record = {} if overwrite and not resume else _read_record(folder)
-    if not record and resume and not overwrite:
-        record = read_record(path) or {}
-    result = record.get("result")
-    # A run that was killed after it had moved its result may be resumed.
-    is_complete = "saved" in record or (result and not (folder / result["file"]).exists())
-    if not (resume and is_complete):
+    record = (read_record(path) or {}) if resume and not overwrite else {}
+    if "saved" not in record:
         refuse_existing(path, overwrite=overwrite, is_own=lambda file: bool(read_record(file)))
+        record = {} if overwrite and not resume else _read_record(_folder(path))
     if record and not resume:
         raise InputError(
-            f"{folder} holds an interrupted run. Use the resume option to continue it, or the "
-            "overwrite option to start over."
+            f"{_folder(path)} holds an interrupted run. Use the resume option to continue it, or "
+            "the overwrite option to start over."
         )
     for name, value in settings.items() if record else ():
         before = record["settings"].get(name)
@@ -150,10 +143,7 @@ def _folder(path: Path) -> Path:
 
 
 def _read_record(folder: Path) -> dict[str, Any]:
-    """Return the id and settings of a run, and its result once that is complete.
-
-    Without a run, return an empty record.
-    """
+    """Return the id and settings of a run; an empty record if there is none."""
     path = folder / _RUN
     if not path.exists():
         return {}
@@ -183,9 +173,9 @@ class _Run:
         rows_after: RowsAfter,
         record: dict[str, Any],
         settings: Mapping[str, Any],
-        progress: Progress | None,
-    ) -> dict[str, Any]:
-        """Write all rows to one file in the folder; return its name and the number of rows.
+        progress: Progress,
+    ) -> int:
+        """Write the file; return its number of rows.
 
         Without the record of an interrupted run, start a new one.
         """
@@ -206,32 +196,20 @@ class _Run:
                 self.remove()
             raise
         suffix = self._path.suffix
-        output = part
-        if saved.rows or suffix != ".arrow":
-            output = self.folder / f"output{suffix}"
-            batches: Iterable[pa.RecordBatch] = self._read(record["id"], last.rows)
-            if progress is not None:
-                batches = progress(batches, f"batches converted to {suffix}")
-            try:
-                FORMATS[suffix](output, self._schema(settings=settings, saved=last), batches)
-            except BaseException:
-                output.unlink(missing_ok=True)
-                raise
-        synchronize(output)  # before it is recorded as complete, and becomes visible
-        result = {"file": output.name, "rows": last.rows}
-        self._write_record({**record, "result": result})
-        return result
-
-    def publish(self, file: str) -> None:
-        """Move the file to its final place, unless a killed process has; delete the folder."""
-        if (self.folder / file).exists():
-            (self.folder / file).replace(self._path)
+        if suffix == ".arrow" and not saved.rows:
+            synchronize(part)
+            part.replace(self._path)
             synchronize(self._path.parent)
-        self.remove()
+            return last.rows
+        parts = self._read(record["id"], last.rows)
+        batches = progress(parts, f"batches converted to {suffix}")
+        with atomic_file(self._path) as output:
+            FORMATS[suffix](output, self._schema(settings=settings, saved=last), batches)
+        return last.rows
 
     def remove(self) -> None:
         """Delete our files, and the folder unless it has others."""
-        for file in (*self._parts(), *self.folder.glob("output.*"), self.folder / _RUN):
+        for file in (*self._parts(), self.folder / _RUN):
             file.unlink(missing_ok=True)  # the record last: until then, the run can be resumed
         with suppress(OSError):
             self.folder.rmdir()

@@ -18,6 +18,7 @@ from elmore.errors import InputError
 from elmore.vectors.formats import CRC32S, RECORD, Batches, batch_crc32, record_in, row_crc32
 from elmore.vectors.rows import VectorRow, from_batch
 
+ReadRows = Callable[[Path, int | None], Iterator[VectorRow]]
 _READ_ERRORS = (
     ValueError,
     KeyError,
@@ -63,7 +64,7 @@ def read_vectors(path: Path | str, row: int | None = None) -> Iterator[VectorRow
 
 def _read_rows(path: Path, row: int | None) -> Iterator[VectorRow]:
     try:
-        yield from _READERS[path.suffix](path, row)
+        yield from _READERS[path.suffix][0](path, row)
     except FileNotFoundError:
         raise
     except _READ_ERRORS as error:
@@ -135,15 +136,6 @@ def _read_hdf5(path: Path, row: int | None) -> Iterator[VectorRow]:
             yield VectorRow(number, sentence.split(" ") if sentence else [], vectors)
 
 
-_READERS = {
-    ".parquet": _read_parquet,
-    ".arrow": _read_arrow,
-    ".h5": _read_hdf5,
-    ".hdf5": _read_hdf5,
-    ".npz": _read_npz,
-}
-
-
 def read_record(path: Path) -> dict[str, Any] | None:
     """Return what a run has recorded in its output; None if elmore did not write the file.
 
@@ -153,7 +145,7 @@ def read_record(path: Path) -> dict[str, Any] | None:
     if not path.is_file():  # reading a named pipe would wait for a writer
         return None
     try:
-        record = _RECORD_READERS[path.suffix](path)
+        record = _READERS[path.suffix][1](path)
         return record if isinstance(record["settings"], dict) else None
     except (ValueError, TypeError, KeyError, OSError, RuntimeError):
         return None
@@ -187,10 +179,11 @@ def _read_npz_record(path: Path) -> dict[str, Any]:
     return dict(json.loads(end[end.rfind(b"PK\x05\x06") + 22 :]))
 
 
-_RECORD_READERS = {
-    ".parquet": _read_parquet_record,
-    ".arrow": _read_arrow_record,
-    ".h5": _read_hdf5_record,
-    ".hdf5": _read_hdf5_record,
-    ".npz": _read_npz_record,
+_READERS: dict[str, tuple[ReadRows, Callable[[Path], dict[str, Any]]]] = {
+    ".parquet": (_read_parquet, _read_parquet_record),
+    ".arrow": (_read_arrow, _read_arrow_record),
+    ".h5": (_read_hdf5, _read_hdf5_record),
+    ".hdf5": (_read_hdf5, _read_hdf5_record),
+    ".npz": (_read_npz, _read_npz_record),
 }
+"""What reads the rows and the record of a file, by its suffix."""

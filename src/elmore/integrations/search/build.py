@@ -35,10 +35,11 @@ from elmore.integrations.search.manifest import (
     ModelRecord,
 )
 from elmore.integrations.search.sentences import SentenceFile, write_sentences
+from elmore.progress import Progress, no_progress
+from elmore.schema import check, one_of
 from elmore.text.lines import read_lines
 from elmore.text.tokenize import get_tokenizer
 from elmore.vectors.embed_file import model_files
-from elmore.vectors.parts import Progress
 
 _MAX_FLAT, _MAX_SQ8 = 50_000, 20_000_000  # words
 _SAMPLES_PER_LIST = 64  # faiss warns below 39
@@ -68,7 +69,7 @@ def build_index(
     kind: Kind | None = None,
     replace_invalid: bool = False,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
     **load_options: Any,
 ) -> BuiltIndex:
     """Build an index of the words of a text file, one sentence per line.
@@ -90,8 +91,7 @@ def build_index(
     require("faiss", extra="search")
     began = time.monotonic()
     text, output = Path(text), Path(output)
-    if kind not in (None, *_CANDIDATES):
-        raise InputError(f"kind must be flat, ivf-sq8 or ivf-pq, got {kind!r}")
+    check("kind", kind, one_of(*_CANDIDATES))
     inputs = [text, *model_files(model, load_options)]
     with lock(output):
         refuse_existing(output, overwrite=overwrite, contents=FILES, inputs=inputs)
@@ -100,7 +100,7 @@ def build_index(
         with atomic_folder(output) as folder:
             tokenize = get_tokenizer(embedder.tokenizer, embedder.language)
             lines = read_lines(text, replace_invalid=replace_invalid)
-            shown = progress(lines, "sentences read") if progress else lines
+            shown = progress(lines, "sentences read")
             write_sentences(folder / SENTENCES, map(tokenize, shown))
             manifest = _build(folder, embedder, layer, kind, progress)
             manifest.write(folder)
@@ -112,7 +112,7 @@ def _build(
     embedder: Embedder,
     layer: Literal["top", "average"] | int,
     kind: Kind | None,
-    progress: Progress | None,
+    progress: Progress,
 ) -> Manifest:
     """Write the faiss index of the sentences in a folder; return its manifest."""
     faiss = require("faiss", extra="search")
@@ -136,10 +136,9 @@ def _build(
         _occurrence(sentences, row) for row in rng.choice(words, min(words, _QUERIES), False)
     ]
     exact = ExactSearch(queries, query_vectors(embedder, queries, layer), k=_K)
-    stream: Iterable[Any] = embedder.stream(sentences, layers=layer)
-    if progress:
-        stream = progress(stream, f"of {len(sentences):,} sentences embedded")
-    _write_parts(index, _blocks(stream, exact), folder)
+    stream = embedder.stream(sentences, layers=layer)
+    shown = progress(stream, f"of {len(sentences):,} sentences embedded")
+    _write_parts(index, _blocks(shown, exact), folder)
 
     manifest = Manifest(
         elmore_version=elmore.__version__,
@@ -181,7 +180,7 @@ def _sample(
     sentences: SentenceFile,
     words: int,
     rng: np.random.Generator,
-    progress: Progress | None,
+    progress: Progress,
 ) -> Float32[np.ndarray, "N D"]:
     """Return the vectors of about as many words, of random sentences."""
 
@@ -195,7 +194,7 @@ def _sample(
             yield tokens
 
     stream: Iterable[Any] = embedder.stream(chosen(), layers=layer)
-    shown = progress(stream, "sentences sampled") if progress else stream
+    shown = progress(stream, "sentences sampled")
     return np.concatenate([unit(vectors) for _, vectors in shown])
 
 

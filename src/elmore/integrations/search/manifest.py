@@ -1,15 +1,15 @@
 """The manifest of an index: its model, its corpus, its parameters and its files."""
 
 import json
-import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from elmore.checkpoint.hash import hash_json, hash_words
+from elmore.checksum import identify_file
 from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.schema import from_mapping, read_json
+from elmore.vectors.embed_file import model_settings
 
 MANIFEST, SENTENCES = "manifest.json", "sentences.arrow"
 PART, _PART_PATTERN = "words-{:05}.faiss", "words-?????.faiss"
@@ -32,14 +32,9 @@ class ModelRecord:
     @classmethod
     def of(cls, embedder: Embedder) -> "ModelRecord":
         """Return the record of an embedder."""
-        vocabulary = embedder.vocabulary
-        return cls(
-            weights_hash=embedder.weights_hash,
-            config_hash=hash_json(asdict(embedder.config)),
-            vocabulary_hash=hash_words(vocabulary) if vocabulary else None,
-            tokenizer=embedder.tokenizer,
-            language=embedder.language,
-        )
+        settings = model_settings(embedder)
+        del settings["precision"]  # recorded apart: it may differ
+        return cls(**settings)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,11 +48,7 @@ class FileRecord:
     @classmethod
     def of(cls, path: Path) -> "FileRecord":
         """Read a file and return its record."""
-        crc32 = 0
-        with path.open("rb") as file:
-            while chunk := file.read(2**24):
-                crc32 = zlib.crc32(chunk, crc32)
-        return cls(name=path.name, bytes=path.stat().st_size, crc32=crc32)
+        return cls(**identify_file(path))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,15 +1,16 @@
 """Settings of text classification; the defaults are those of sentiment, except the batch size."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from elmore.errors import InputError
-from elmore.schema import check_ranges
-from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, TextConfig, WordsConfig
+from elmore.schema import at_least, below, check_settings
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
+from elmore.text.tokenize import TokenizerConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ClassifyDataConfig(TextConfig):
+class ClassifyDataConfig(TokenizerConfig):
     """Columns of the files, and tokenization."""
 
     text_column: str | None = None
@@ -29,27 +30,27 @@ class ClassifyDataConfig(TextConfig):
     def __post_init__(self) -> None:
         if not self.separator:
             raise InputError("data.separator must not be empty")
-        TextConfig.__post_init__(self)
+        TokenizerConfig.__post_init__(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BCNConfig:
     """The biattentive classification network."""
 
-    hidden: int = 300
+    hidden: Annotated[int, at_least(1)] = 300
     """Width of the feed-forward layer, and hidden size of each direction of the two biLSTMs."""
 
     classifier: Literal["relu", "maxout"] = "relu"
     """ReLU layers as in Peters et al. (2018), or batch norm and maxout as in McCann et al."""
 
-    pieces: int = 4
+    pieces: Annotated[int, at_least(1)] = 4
     """Linear pieces of a maxout unit."""
 
-    dropout: float = 0.25
+    dropout: Annotated[float, below(1)] = 0.25
     """Dropout on the feed-forward layer, and on the input of the classifier layers."""
 
     def __post_init__(self) -> None:
-        check_ranges("network", self, at_least={"hidden": 1, "pieces": 1}, below_one=("dropout",))
+        check_settings(self, "network")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

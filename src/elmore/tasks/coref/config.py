@@ -1,8 +1,9 @@
 """Settings of coreference resolution, after Lee et al. (2017) and the paper's appendix."""
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from elmore.schema import check_ranges
+from elmore.schema import POSITIVE, at_least, below, check_settings
 from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
 
 
@@ -10,52 +11,38 @@ from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
 class RankerConfig:
     """The span-ranking model."""
 
-    hidden: int = 200
+    hidden: Annotated[int, at_least(1)] = 200
     """Hidden size of each direction of the biLSTM."""
 
-    rnn_dropout: float = 0.4
+    rnn_dropout: Annotated[float, below(1)] = 0.4
     """Dropout on the output of the biLSTM."""
 
-    ffnn_hidden: int = 150
+    ffnn_hidden: Annotated[int, at_least(1)] = 150
     """Width of the feed-forward networks."""
 
-    ffnn_layers: int = 2
+    ffnn_layers: Annotated[int, at_least(1)] = 2
     """Hidden layers of each feed-forward network."""
 
-    dropout: float = 0.2
+    dropout: Annotated[float, below(1)] = 0.2
     """Dropout in the feed-forward networks and on feature embeddings."""
 
-    feature_dim: int = 20
+    feature_dim: Annotated[int, at_least(1)] = 20
     """Dimension of the feature embeddings: span width, distance, genre, speaker."""
 
-    max_width: int = 10
+    max_width: Annotated[int, at_least(1)] = 10
     """Maximum number of words in a mention."""
 
-    spans_per_word: float = 0.4
+    spans_per_word: Annotated[float, POSITIVE] = 0.4
     """Spans that pruning keeps, per word of the document (lambda)."""
 
-    max_antecedents: int = 250
+    max_antecedents: Annotated[int, at_least(1)] = 250
     """Maximum number of preceding spans that are considered as antecedents."""
 
-    max_sentences: int = 50
+    max_sentences: Annotated[int, at_least(1)] = 50
     """Longer documents are split for training; prediction uses whole documents."""
 
     def __post_init__(self) -> None:
-        check_ranges(
-            "ranker",
-            self,
-            at_least={
-                "hidden": 1,
-                "ffnn_hidden": 1,
-                "ffnn_layers": 1,
-                "feature_dim": 1,
-                "max_width": 1,
-                "max_antecedents": 1,
-                "max_sentences": 1,
-            },
-            positive=("spans_per_word",),
-            below_one=("rnn_dropout", "dropout"),
-        )
+        check_settings(self, "ranker")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,9 +1,9 @@
 """Settings of textual entailment, after Chen et al. (2017) and the paper's appendix."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from elmore.schema import check_ranges
+from elmore.schema import at_least, below, check_settings
 from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
 from elmore.text.tokenize import TokenizerName, choose_tokenization
 
@@ -30,27 +30,22 @@ class PairsConfig:
 class ESIMConfig:
     """The enhanced sequential inference model."""
 
-    hidden: int = 300
+    hidden: Annotated[int, at_least(1)] = 300
     """Hidden size of each direction of the two biLSTMs, and of the feed-forward layers."""
 
     # Deviation: the paper uses dropout 0.5 with 300-dimensional word vectors, which is too much for
     # 100 dimensions.
-    rnn_dropout: float = 0.25
+    rnn_dropout: Annotated[float, below(1)] = 0.25
     """Variational dropout on the input of the biLSTMs."""
 
-    dropout: float = 0.25
+    dropout: Annotated[float, below(1)] = 0.25
     """Dropout on the input of the last two layers."""
 
-    attention_dropout: float = 0.25
+    attention_dropout: Annotated[float, below(1)] = 0.25
     """Dropout after the attention, which the paper adds for ELMo."""
 
     def __post_init__(self) -> None:
-        check_ranges(
-            "network",
-            self,
-            at_least={"hidden": 1},
-            below_one=("rnn_dropout", "dropout", "attention_dropout"),
-        )
+        check_settings(self, "network")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, TextConfig, WordsConfig
 from elmore.tasks.spans import Scheme
-from elmore.tasks.tag.config import TaggerConfig
+from elmore.tasks.tag.config import TaggerConfig, TaggingConfig
+from elmore.text.tokenize import TokenizerConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,19 +16,8 @@ class NerTaggerConfig(TaggerConfig):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NerConfig(TaskConfig):
+class NerConfig(TaggingConfig):
     """All settings of named-entity recognition."""
 
-    words: WordsConfig = field(
-        default_factory=lambda: WordsConfig(train=True, char_filters=128, dropout=0.5)
-    )
-    elmo: ElmoConfig = field(
-        default_factory=lambda: ElmoConfig(place="input", penalty=0.1, dropout=0.25)
-    )
-    training: FitConfig = field(
-        default_factory=lambda: FitConfig(
-            epochs=75, batch_size=32, lr=1e-3, lr_patience=3, patience=10
-        )
-    )
-    data: TextConfig = field(default_factory=TextConfig)
+    data: TokenizerConfig = field(default_factory=TokenizerConfig)
     tagger: NerTaggerConfig = field(default_factory=NerTaggerConfig)

@@ -1,8 +1,9 @@
 """Settings of question answering, after Clark and Gardner (2018) and the paper's appendix."""
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from elmore.schema import check_ranges
+from elmore.schema import at_least, below, check_settings
 from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
 
 
@@ -10,25 +11,20 @@ from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
 class ReaderConfig:
     """BiDAF with self-attention."""
 
-    hidden: int = 100
+    hidden: Annotated[int, at_least(1)] = 100
     """Hidden size of each direction of the GRUs; linear layers are twice as wide."""
 
-    dropout: float = 0.2
+    dropout: Annotated[float, below(1)] = 0.2
     """Variational dropout on the input of GRUs and attention."""
 
-    max_passage: int = 400
+    max_passage: Annotated[int, at_least(1)] = 400
     """In training, passages are cut to this many tokens, and answers beyond that are dropped."""
 
-    max_answer: int = 17
+    max_answer: Annotated[int, at_least(1)] = 17
     """Maximum number of tokens in a predicted answer."""
 
     def __post_init__(self) -> None:
-        check_ranges(
-            "reader",
-            self,
-            at_least={"hidden": 1, "max_passage": 1, "max_answer": 1},
-            below_one=("dropout",),
-        )
+        check_settings(self, "reader")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,15 +1,16 @@
 """Settings of sentiment classification, after McCann et al. (2017) and the paper's appendix."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from elmore.schema import check_ranges
+from elmore.schema import at_least, check_settings
 from elmore.tasks.classify.config import BCNConfig
-from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, TextConfig, WordsConfig
+from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
+from elmore.text.tokenize import TokenizerConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SentimentDataConfig(TextConfig):
+class SentimentDataConfig(TokenizerConfig):
     """Classes, training examples and tokenization."""
 
     classes: Literal[5, 2] = 5
@@ -18,12 +19,12 @@ class SentimentDataConfig(TextConfig):
     train_on: Literal["phrases", "sentences"] = "phrases"
     """Train on all phrases of a tree or on sentences only; dev and test are always sentences."""
 
-    min_phrase: int = 4
+    min_phrase: Annotated[int, at_least(1)] = 4
     """Minimum number of words in a training phrase, as in the paper; sentences may be shorter."""
 
     def __post_init__(self) -> None:
-        check_ranges("data", self, at_least={"min_phrase": 1})
-        TextConfig.__post_init__(self)
+        check_settings(self, "data")
+        TokenizerConfig.__post_init__(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,8 +1,9 @@
 """Settings of semantic role labeling, after He et al. (2017)."""
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from elmore.schema import check_ranges
+from elmore.schema import at_least, below, check_settings
 from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
 
 
@@ -10,28 +11,23 @@ from elmore.tasks.config import ElmoConfig, FitConfig, TaskConfig, WordsConfig
 class LabelerConfig:
     """The deep highway LSTM."""
 
-    predicate_dim: int = 100
+    predicate_dim: Annotated[int, at_least(1)] = 100
     """Dimension of the embedding that marks the predicate."""
 
-    hidden: int = 300
+    hidden: Annotated[int, at_least(1)] = 300
     """Hidden size of each LSTM layer."""
 
-    num_layers: int = 8
+    num_layers: Annotated[int, at_least(1)] = 8
     """Number of LSTM layers, which alternate between left-to-right and right-to-left."""
 
-    dropout: float = 0.1
+    dropout: Annotated[float, below(1)] = 0.1
     """Recurrent dropout: on the output of each layer, also where its next step reads it."""
 
-    max_length: int = 100
+    max_length: Annotated[int, at_least(1)] = 100
     """Longer sentences are excluded from training."""
 
     def __post_init__(self) -> None:
-        check_ranges(
-            "labeler",
-            self,
-            at_least={"predicate_dim": 1, "hidden": 1, "num_layers": 1, "max_length": 1},
-            below_one=("dropout",),
-        )
+        check_settings(self, "labeler")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,48 +7,37 @@ from typing import Any
 
 import torch
 
-from elmore.tasks.scores import scores_by_label, span_confusion_matrix, span_f1
-from elmore.tasks.show import mark_spans
-from elmore.tasks.spans import (
-    LabeledSpan,
-    Span,
-    SpanProbabilities,
-    all_tags,
-    encode_tags,
-    spans_as_json,
-    tag_ids,
-)
+from elmore.tasks.span_task import SpanTask
+from elmore.tasks.spans import LabeledSpan, Span, SpanProbabilities, encode_tags, spans_as_json
 from elmore.tasks.srl.config import SrlConfig
 from elmore.tasks.srl.data import PREDICATE, SrlExample, read_frames
 from elmore.tasks.srl.model import NO_TAG, RoleLabeler, SrlBatch
-from elmore.tasks.task import Labels, Task
+from elmore.tasks.task import Labels
 from elmore.tasks.treebank import treebank_tokens
 from elmore.tasks.words import WordEncoder, Words
-from elmore.text.sentences import Sentence
 from elmore.text.tokenize import Tokenizer, tokenize_marked
 from elmore.transfer import to_device
 
 
-class Srl(Task[SrlExample, SrlBatch, SpanProbabilities]):
+class Srl(SpanTask[SrlBatch]):
     """Find the roles of a predicate: who did what to whom."""
 
     name = "srl"
     config = SrlConfig
-    score_name = "f1"
+    scheme = "iob2"
 
     def read(self, path: Path, config: SrlConfig, *, training: bool = False) -> list[SrlExample]:
         """Read CoNLL-2012 columns; for training, without long sentences."""
         limit = config.labeler.max_length
         return [e for e in read_frames(path) if not training or len(e.tokens) <= limit]
 
-    def texts(self, example: SrlExample) -> Sequence[Sentence]:
-        """Return the sentence."""
-        return [example.tokens]
+    def gold_spans(self, example: SrlExample) -> list[LabeledSpan]:
+        """Return the roles, and the predicate itself."""
+        return example.roles
 
-    def labels(self, examples: Sequence[SrlExample]) -> Labels:
-        """Return the IOB2 tags of all roles."""
-        roles = {role.label for example in examples for role in example.roles}
-        return {"tags": all_tags(roles, "iob2")}
+    def scored_spans(self, spans: Iterable[LabeledSpan]) -> list["Argument"]:
+        """Return arguments; the predicate itself does not count."""
+        return arguments(spans)
 
     def build(self, config: SrlConfig, words: Words, labels: Labels) -> RoleLabeler:
         """Return the labeler."""
@@ -60,50 +49,20 @@ class Srl(Task[SrlExample, SrlBatch, SpanProbabilities]):
         """Encode sentences, predicates and tags."""
         sentences = [example.tokens for example in examples]
         predicates = torch.tensor([example.predicate for example in examples])
-        tags = tag_ids(
-            [example.roles for example in examples],
-            list(map(len, sentences)),
-            labels["tags"],
-            "iob2",
-            padding=NO_TAG,
-        )
+        tags = self.gold_tags(examples, labels["tags"], padding=NO_TAG)
         return SrlBatch(
             encode(sentences), to_device(predicates, encode.device), to_device(tags, encode.device)
         )
 
-    def score(
-        self, examples: Sequence[SrlExample], predictions: Sequence[SpanProbabilities]
-    ) -> dict[str, float]:
-        """Return precision, recall and F1 of arguments; the predicate itself does not count."""
-        return span_f1((arguments(e.roles) for e in examples), map(arguments, predictions))
-
     def gold_labels(self, example: SrlExample) -> list[str]:
         """Return the labels of the roles, without the predicate itself."""
         return [role.label for role in example.roles if role.label != PREDICATE]
-
-    def scores_by_label(
-        self, examples: Sequence[SrlExample], predictions: Sequence[SpanProbabilities]
-    ) -> dict[str, dict[str, float]]:
-        """Return precision, recall, F1 and support of each role."""
-        return scores_by_label((arguments(e.roles) for e in examples), map(arguments, predictions))
-
-    def confusion_matrix(
-        self, examples: Sequence[SrlExample], predictions: Sequence[SpanProbabilities]
-    ) -> dict[str, dict[str, int]]:
-        """Return the confusion matrix of arguments with equal boundaries; `O` is none."""
-        return span_confusion_matrix(
-            (arguments(e.roles) for e in examples), map(arguments, predictions)
-        )
 
     def parse(self, line: str, tokenize: Tokenizer) -> SrlExample:
         """Parse a sentence with its predicate in brackets, as in `She [gave] him a book .`."""
         split = partial(treebank_tokens, tokenize=tokenize)
         tokens, predicate = tokenize_marked(line, split, "She [gave] him a book .")
         return SrlExample(tokens, predicate, [], line)
-
-    def show(self, example: SrlExample, prediction: SpanProbabilities) -> str:
-        """Return the sentence with its roles marked."""
-        return mark_spans(example.tokens, prediction)
 
     def as_json(
         self, example: SrlExample, prediction: SpanProbabilities, config: SrlConfig

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from elmore.training.interruption import SIGNALS, interruption
+from elmore.signals import SIGNALS, interruption
 
 
 @pytest.mark.parametrize("number", SIGNALS)
