@@ -129,7 +129,9 @@ def run_commands(lines: str, page: Path, names: dict[str, object]) -> None:
 
 
 def is_declared(name: str) -> bool:
-    """Return whether a name is `elmore`, with extras or without, or a target of the Makefile."""
+    """Return whether a name is elmore, with extras or without, or a target of the Makefile."""
+    if name == ".":  # a checkout of this repository
+        return True
     if re.search(rf"^{re.escape(name)}:", (ROOT / "Makefile").read_text(), re.MULTILINE):
         return True
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
