@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import elmore
 from elmore.compat import seqvec
 from elmore.compat.allennlp import ElmoEmbedder
-from elmore.compat.seqvec import get_embeddings, main, save_from_generator
+from elmore.compat.seqvec import check_output, get_embeddings, main, save_from_generator
 from elmore.errors import InputError
 from tests.golden.models import digest
 from tests.golden.proteins import FASTA, MODEL, RUNS, stored_dims
@@ -131,6 +134,7 @@ def test_command_runs_as_a_module(folder: Path) -> None:
         (["-o", "v.h5", "--id", 2], "p.fasta, line 1: no field 2 in the header 'a|1'"),
         (["-o", "v.h5", "--id", -2], "id_field must be a number from 0"),
         (["-o", "v.h5", "--split-char", ""], "split_char is empty"),
+        (["-o", "v.h5", "--batchsize", 0], "batchsize must be a number of residues from 1, got 0"),
         (["-o", "v.h5", "-i", "missing.fasta"], "missing.fasta: No such file"),
         (["-o", "v.h5", "-i", "model"], "model has no proteins"),
         (["-o", "v.h5", "-i", "model/options.json"], "options.json, line 1: expected a header"),
@@ -177,3 +181,63 @@ def test_too_little_gpu_memory_falls_back_to_single_proteins_and_the_cpu(
     for key, vectors in results.items():
         np.testing.assert_allclose(vectors, expected[key], rtol=0, atol=2e-6)
     assert len(loaded) == 2
+
+
+def test_options_are_checked_before_the_first_protein(folder: Path) -> None:
+    with pytest.raises(InputError, match="batchsize must be a number of residues from 1, got -1"):
+        get_embeddings("p.fasta", "model", batchsize=-1)
+    with pytest.raises(InputError, match="layer must be one of"):
+        get_embeddings("p.fasta", "model", layer="LSTM3")  # type: ignore[arg-type]
+
+
+def test_only_a_complete_file_is_said_to_replace_another(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Path("v.h5").write_bytes(b"earlier")
+    assert run_command("-i", "p.fasta", "-o", "v.h5", "--silent", "--model", "none") == 2
+    assert Path("v.h5").read_bytes() == b"earlier"
+    assert not caplog.messages
+    assert run_command("-i", "p.fasta", "-o", "v.h5", "--silent") == 0
+    assert caplog.messages == ["Replaced v.h5"]
+
+
+def can_be_written(names: list[str]) -> bool:
+    """The oracle: h5py itself."""
+    try:
+        with h5py.File(BytesIO(), "w") as datasets:
+            for name in names:
+                datasets.create_dataset(name, data=[0.0])
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+@settings(max_examples=60, deadline=None)
+@given(names=st.lists(st.text("ab/.", min_size=1, max_size=5), max_size=4))
+@example(names=["a", "a/b"])
+@example(names=["a/b", "a"])
+@example(names=["a/b", "a/c"])
+def test_ids_are_rejected_if_hdf5_cannot_hold_them_together(names: list[str]) -> None:
+    try:
+        check_output(Path("v.h5"), per_protein=False, ids=names)
+        is_valid = True
+    except InputError:
+        is_valid = False
+    assert is_valid == can_be_written(names)
+    check_output(Path("v.npz"), per_protein=False, ids=names)
+
+
+def test_command_rejects_ids_that_hdf5_cannot_hold_together_before_it_loads_the_model(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("p.fasta").write_text(">a\nMKVL\n>a/b\nMK\n")
+    args = ("-i", "p.fasta", "--id", 0, "--silent")
+    assert run_command(*args, "-o", "v.h5", "--model", "none") == 2
+    assert capsys.readouterr().err == (
+        "elmore: HDF5 separates groups with '/', so the ids 'a' and 'a/b' can't be in one file; "
+        "choose another field of the headers as id, or an .npz file\n"
+    )
+    assert run_command(*args, "-o", "v.npz") == 0
+    with pytest.raises(InputError, match="the ids 'a/b' and 'a' can't be in one file"):
+        save_from_generator("v.h5", False, get_embeddings("p.fasta", "model", id_field=0))
+    assert not Path("v.h5").exists()

@@ -16,9 +16,10 @@ J layers, N residues of a protein, D width of a vector.
 
 import argparse
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -33,7 +34,11 @@ from elmore.vectors.keyed import SUFFIXES, write_keyed
 
 Layer = Literal["sum", "all", "CNN", "LSTM1", "LSTM2"]
 
+T = TypeVar("T")
+
 _LAYERS = ("CNN", "LSTM1", "LSTM2")
+_HDF5 = (".h5", ".hdf5")
+_ELSEWHERE = "choose another field of the headers as id, or an .npz file"
 WEIGHTS = "https://github.com/Rostlab/SeqVec#model-availability"
 """Where SeqVec's authors say where its weights are."""
 
@@ -122,11 +127,30 @@ def get_embeddings(
         stateful: Start each batch from the state of the previous one, as seqvec does. If False, the
             vectors of a protein do not depend on other proteins.
     """
+    check_options(layer, batchsize)
+    sequences = read_fasta_file(seq_dir, split_char, id_field)
+    load = partial(get_elmo_model, model_dir, stateful=stateful)
+    return _embed(sequences, load(cpu), load, layer, batchsize, per_protein)
+
+
+def check_options(layer: str, batchsize: int) -> None:
+    """Raise `InputError` unless `get_embeddings` takes these arguments."""
     if layer not in get_args(Layer):
         raise InputError(f"layer must be one of {', '.join(get_args(Layer))}, got {layer!r}")
-    sequences = read_fasta_file(seq_dir, split_char, id_field)
+    if batchsize < 1:
+        raise InputError(f"batchsize must be a number of residues from 1, got {batchsize}")
+
+
+def _embed(
+    sequences: Mapping[str, str],
+    model: ElmoEmbedder,
+    load: Callable[[bool], ElmoEmbedder],
+    layer: Layer,
+    batchsize: int,
+    per_protein: bool,
+) -> Iterator[tuple[str, Float[np.ndarray, "..."]]]:
+    """Yield the id and the vectors of each protein; see `get_embeddings`."""
     logger.info("Total number of sequences: %d", len(sequences))
-    model = get_elmo_model(model_dir, cpu, stateful=stateful)
     cpu_model: ElmoEmbedder | None = None
 
     def fallback(name: str, sequence: str) -> np.ndarray:
@@ -136,7 +160,7 @@ def get_embeddings(
             return model.embed_sentence(list(sequence))
         except torch.OutOfMemoryError:
             logger.warning("Not enough GPU memory for %s; using the CPU", name)
-            cpu_model = cpu_model or get_elmo_model(model_dir, cpu=True, stateful=stateful)
+            cpu_model = cpu_model or load(True)
             return cpu_model.embed_sentence(list(sequence))
 
     for batch in _batches(sorted(sequences.items(), key=lambda item: len(item[1])), batchsize):
@@ -190,6 +214,16 @@ def save_from_generator(
         the_generator: Ids and vectors.
     """
     path = Path(emb_path)
+    check_output(path, per_protein)
+    replaced = path.exists()
+    arrays = _with_valid_names(the_generator) if path.suffix in _HDF5 else the_generator
+    write_keyed(path, arrays)
+    if replaced:
+        logger.warning("Replaced %s", path)
+
+
+def check_output(path: Path, per_protein: bool, ids: Iterable[str] = ()) -> None:
+    """Raise `InputError` if `save_from_generator` would refuse this file, or one of these ids."""
     if path.suffix not in SUFFIXES:
         raise InputError(f"{path}: expected a name that ends in {', '.join(SUFFIXES)}")
     if path.suffix == ".npy" and not per_protein:
@@ -197,9 +231,33 @@ def save_from_generator(
             f"{path}: an .npy file holds one vector per protein; pass --protein, or choose .h5 or "
             ".npz for one vector per residue"
         )
-    if path.exists():
-        logger.warning("Replacing %s", path)
-    write_keyed(path, the_generator)
+    if path.suffix in _HDF5:
+        for _ in _with_valid_names((name, None) for name in ids):
+            pass
+
+
+def _with_valid_names(items: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T]]:
+    """Yield named items as long as an HDF5 file can have datasets of all these names.
+
+    As in seqvec, `a/b` is the dataset `b` of the group `a`, so there can't be a dataset `a`, too.
+    """
+    datasets: dict[tuple[str, ...], str] = {}
+    groups: dict[tuple[str, ...], str] = {}
+    for name, item in items:
+        *_, last = name.split("/")
+        if last in ("", "."):
+            raise InputError(f"HDF5 reserves '/' and '.', so {name!r} can't be an id; {_ELSEWHERE}")
+        parts = tuple(part for part in name.split("/") if part not in ("", "."))
+        above = [parts[:length] for length in range(1, len(parts))]
+        taken = [groups.get(parts), *(datasets.get(path) for path in (*above, parts))]
+        if other := next(filter(None, taken), None):
+            raise InputError(
+                f"HDF5 separates groups with '/', so the ids {other!r} and {name!r} can't be in "
+                f"one file; {_ELSEWHERE}"
+            )
+        datasets[parts] = name
+        groups |= dict.fromkeys(above, name)
+        yield name, item
 
 
 def create_arg_parser() -> argparse.ArgumentParser:
@@ -261,18 +319,12 @@ def main(arguments: list[str] | None = None) -> None:
     args = parser.parse_args(arguments)
     level = logging.WARNING if args.silent else logging.INFO
     logging.basicConfig(level=level, format="%(message)s")
-    vectors = get_embeddings(
-        args.input,
-        args.model,
-        args.split_char,
-        args.id,
-        args.cpu,
-        args.layer,
-        args.batchsize,
-        args.protein,
-        stateful=not args.stateless,
-    )
+    load = partial(get_elmo_model, args.model, stateful=not args.stateless)
     try:
+        check_options(args.layer, args.batchsize)
+        sequences = read_fasta_file(args.input, args.split_char, args.id)
+        check_output(args.output, args.protein, sequences)
+        vectors = _embed(sequences, load(args.cpu), load, args.layer, args.batchsize, args.protein)
         shown = vectors if args.silent else with_progress(vectors, "proteins embedded")
         save_from_generator(args.output, args.protein, shown)
     except InputError as error:
