@@ -7,11 +7,16 @@ import lzma
 import os
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import elmore
 from elmore.atomic import leftovers
@@ -185,6 +190,53 @@ def test_jsonl_is_read_in_all_compressed_formats(tmp_path: Path, suffix: str) ->
     assert pa.Table.from_batches(batches).to_pydict() == {"text": ["Banks fail", ""]}
 
 
+# Values of one column in each line; `id` is absent in some.
+COLUMNS = st.one_of(
+    st.lists(st.none() | st.integers(-9, 9) | st.floats(-9, 9)),
+    st.lists(st.none() | st.text(max_size=9) | st.dates().map(str)),
+    st.lists(st.lists(st.integers(0, 9) | st.floats(0, 1), max_size=2)),
+    st.lists(st.dictionaries(st.sampled_from("ab"), st.integers(0, 9))),
+)
+
+
+@given(values=COLUMNS, block=st.integers(120, 400))
+@settings(max_examples=50, deadline=None)
+def test_jsonl_is_read_in_blocks_as_arrow_reads_all_of_it(values: list[Any], block: int) -> None:
+    rows = [{"text": "", "id": value} for value in values] + [{"text": "last"}]
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        file = Path(folder, "a.jsonl")
+        file.write_text("".join(f"{json.dumps(row)}\n\n" for row in rows))
+        expected = pyarrow.json.read_json(file)
+        patch.setattr(partitions, "_READ_BYTES", block)
+        schema, batches = open_partition(file)
+        assert schema == expected.schema
+        assert pa.Table.from_batches(batches, schema).to_pylist() == expected.to_pylist()
+
+
+def test_jsonl_line_without_an_end_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "_READ_BYTES", 100)
+    (tmp_path / "a.jsonl").write_text(json.dumps([{"text": "Banks fail"}] * 9))
+    with pytest.raises(InputError, match="more than 100 bytes without a line break"):
+        open_partition(tmp_path / "a.jsonl")
+
+
+def test_memory_does_not_depend_on_the_size_of_a_jsonl_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "_READ_BYTES", 2**16)
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(b'{"text": "%s"}\n' % (b"Banks fail " * 90) * 20_000)  # 20 MB
+    before = pa.total_allocated_bytes()
+    rows, most = 0, 0
+    for batch in open_partition(file).batches:
+        rows += batch.num_rows
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert rows == 20_000
+    assert most < 2**20
+
+
 @pytest.mark.parametrize("name", ["a.parquet", "a.txt", "a.txt.xz"])
 def test_empty_partition_has_an_empty_output(folder: Path, tmp_path: Path, name: str) -> None:
     file = tmp_path / name
@@ -208,8 +260,9 @@ def test_empty_partition_has_an_empty_output(folder: Path, tmp_path: Path, name:
         ("a.txt.gz", gzip.compress(b"a line\n" * 9999)[:-20], "damaged .gz file"),
         ("a.jsonl.xz", lzma.compress(b'{"text": "a"}\n' * 9999)[:-20], "damaged .xz file"),
         ("a.jsonl", b'{"text": "a"}\n{"text": 1}\n', "a.jsonl"),
-        ("a.jsonl", b'{"text": "a"}\nnot JSON\n', "a.jsonl"),
-        ("a.jsonl", b"", "a.jsonl"),
+        ("a.jsonl", b'{"text": "a"}\n\nnot JSON\n', "a.jsonl: line 3: JSON parse error"),
+        ("a.jsonl", b"", "a.jsonl: no JSON objects"),
+        ("a.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 9999)[:-20], "damaged .gz file"),
         ("a.jsonl", b'{"sentence": "a"}\n', "no column 'text'"),
     ],
 )

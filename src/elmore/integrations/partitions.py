@@ -8,8 +8,9 @@ input. So whoever embeds a partition finds out by itself whether this was done b
 
 import json
 import lzma
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from glob import glob
 from itertools import count, islice
 from pathlib import Path
@@ -26,7 +27,7 @@ from elmore.errors import InputError
 from elmore.integrations.arrow import ArrowEmbedder
 from elmore.prefetch import prefetch
 from elmore.schema import check, one_of, read_json
-from elmore.text.lines import read_lines
+from elmore.text.lines import open_bytes, read_lines
 from elmore.vectors.embed_file import model_settings
 from elmore.vectors.formats import FORMATS, RECORD
 from elmore.vectors.read import read_record, read_vectors
@@ -291,14 +292,86 @@ def _open_parquet(path: Path, _: bool) -> Opened:
 
 
 def _open_json(path: Path, _: bool) -> Opened:
-    options = pa.json.ReadOptions(block_size=_READ_BYTES)  # also the longest line
+    """Read the file twice: all of it decides on the types of the columns."""
+    schema = pa.schema([])
+    for block in _json_blocks(path):
+        schema = _merge(schema, block.schema)
+    if not len(schema):
+        raise InputError("no JSON objects; expected one per line")
+    blocks = _json_blocks(path, schema)
+    return Opened(schema, (batch for block in blocks for batch in block.to_batches(_ROWS)))
+
+
+def _json_blocks(path: Path, schema: pa.Schema | None = None) -> Iterator[pa.Table]:
+    """Yield the rows of a file with one JSON object per line, a limited number at a time.
+
+    Args:
+        path: The file.
+        schema: Types of all columns; by default, each table has those of its own rows.
+    """
+    read_options = pa.json.ReadOptions(block_size=_READ_BYTES)
+    parse_options = pa.json.ParseOptions(explicit_schema=schema)
+    number = 0  # of lines before these
+    for lines in _blocks_of_lines(path):
+        if not lines.isspace():
+            try:
+                yield pa.json.read_json(pa.BufferReader(lines), read_options, parse_options)
+            except pa.ArrowInvalid as error:
+                where = _find_invalid_json(lines.splitlines(), number)
+                raise InputError(f"{where}: {error}") from error
+        number += lines.count(b"\n")
+
+
+def _find_invalid_json(lines: Sequence[bytes], before: int) -> str:
+    """Return the number of the first line that is not JSON; those of all, if each is JSON."""
+    for number, line in enumerate(lines, start=before + 1):
+        try:
+            json.loads(line or b"{}")
+        except ValueError:
+            return f"line {number:,}"
+    return f"lines {before + 1:,} to {before + len(lines):,}"
+
+
+def _blocks_of_lines(path: Path) -> Iterator[bytes]:
+    """Yield the contents of a file in parts of up to `_READ_BYTES` that end with a line."""
+    rest = b""
     try:
-        # Arrow decompresses all others by itself.
-        with lzma.open(path) if path.suffix == ".xz" else nullcontext(path) as source:
-            table = pa.json.read_json(source, read_options=options)
-    except (EOFError, lzma.LZMAError) as error:
-        raise InputError(f"damaged .xz file ({error})") from error
-    return Opened(table.schema, iter(table.to_batches(_ROWS)))
+        with open_bytes(path) as file:
+            while chunk := file.read(_READ_BYTES - len(rest)):
+                lines, newline, rest = (rest + chunk).rpartition(b"\n")
+                if newline:
+                    yield lines + newline
+                elif len(rest) == _READ_BYTES:
+                    raise InputError(
+                        f"more than {_READ_BYTES:,} bytes without a line break; expected one JSON "
+                        "object per line"
+                    )
+    except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
+        if path.suffix not in _COMPRESSED:
+            raise
+        raise InputError(f"damaged {path.suffix} file ({error})") from error
+    if rest:
+        yield rest
+
+
+def _merge(schema: pa.Schema, other: pa.Schema) -> pa.Schema:
+    """Return the columns of both, with types for the values of both, as Arrow infers them.
+
+    Arrow takes strings for timestamps if all of them look like one.
+    """
+    try:
+        return pa.unify_schemas([schema, other], promote_options="permissive")
+    except pa.ArrowTypeError:
+        as_text = [
+            pa.schema(
+                pa.field(
+                    field.name, pa.string() if pa.types.is_timestamp(field.type) else field.type
+                )
+                for field in columns
+            )
+            for columns in (schema, other)
+        ]
+        return pa.unify_schemas(as_text, promote_options="permissive")
 
 
 def _open_text(path: Path, replace_invalid: bool) -> Opened:
