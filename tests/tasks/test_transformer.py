@@ -16,19 +16,17 @@ SUBWORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdelno", *(f"##{c}" for c in
 SENTENCES = [["bone", "ab"], ["a"], ["lead", "zzz", "b", "abandon"], [], ["\u0001", "a"]]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny BERT with random weights, which reads 8 subwords at a time."""
+def write_transformer(path: Path, name: str, max_positions: int) -> None:
+    """Write a tiny transformer with random weights, which reads 8 subwords at a time."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+    from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
 
     torch.manual_seed(0)
-    path = tmp_path_factory.mktemp("bert")
-    config = BertConfig(
-        vocab_size=len(SUBWORDS), hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
-        intermediate_size=16, max_position_embeddings=8,
+    config = AutoConfig.for_model(
+        name, vocab_size=len(SUBWORDS), hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=16, max_position_embeddings=max_positions, pad_token_id=0,
     )  # fmt: skip
-    BertModel(config).save_pretrained(path)
+    AutoModel.from_config(config).save_pretrained(path)
     ids = {subword: row for row, subword in enumerate(SUBWORDS)}
     tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer()
@@ -40,6 +38,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tokenizer_object=tokenizer, unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]",
         sep_token="[SEP]", model_max_length=1000,
     ).save_pretrained(path)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bert")
+    write_transformer(path, "bert", max_positions=8)
     return path
 
 
@@ -50,9 +54,9 @@ def encoder(folder: Path) -> TransformerEncoder:
 
 def by_hand(folder: Path, words: list[list[str]]) -> np.ndarray:
     """Return the vectors of a sentence, given the subwords of each word."""
-    from transformers import BertModel
+    from transformers import AutoModel
 
-    model = BertModel.from_pretrained(folder).eval()
+    model = AutoModel.from_pretrained(folder).eval()
     ids = [2, *(SUBWORDS.index(s) for word in words for s in word), 3]
     with torch.no_grad():
         states = model(torch.tensor([ids]), output_hidden_states=True).hidden_states
@@ -83,6 +87,16 @@ def test_long_sentences_are_read_in_parts(folder: Path, encoder: TransformerEnco
     [vectors] = encoder.embed([words])
     expected = [by_hand(folder, [pieces(word) for word in part]) for part in (words[:2], words[2:])]
     np.testing.assert_allclose(vectors, np.concatenate(expected, axis=1), atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "max_positions"), [("roberta", 9), ("mpnet", 10)])
+def test_long_sentences_are_read_in_parts_if_positions_have_an_offset(
+    tmp_path: Path, name: str, max_positions: int
+) -> None:
+    """The first position is 1 here for RoBERTa, after that of [PAD]; it is always 2 for MPNet."""
+    write_transformer(tmp_path, name, max_positions)
+    encoder = TransformerEncoder(tmp_path, device="cpu")
+    test_long_sentences_are_read_in_parts(tmp_path, encoder)
 
 
 def test_stream_keeps_the_order_and_converts(encoder: TransformerEncoder) -> None:

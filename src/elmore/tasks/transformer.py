@@ -94,8 +94,8 @@ class TransformerEncoder:
             raise InputError(f"the tokenizer in {path} has no padding token, which batches need")
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         self._model: Any = model.to(self.device, dtype).eval().requires_grad_(False)
-        longest = getattr(model.config, "max_position_embeddings", self._tokenizer.model_max_length)
-        self._max_subwords = int(min(longest, self._tokenizer.model_max_length))
+        longest = self._tokenizer.model_max_length
+        self._max_subwords = int(min(longest, _num_positions(model) or longest))
 
     @property
     def num_layers(self) -> int:
@@ -183,6 +183,22 @@ def _load_model(transformers: Any, path: Path) -> Any:
     if missing:
         raise ValueError(f"{len(missing)} weights are missing, such as {missing[0]}")
     return model
+
+
+def _num_positions(model: Any) -> int | None:
+    """Return how many subwords have a position embedding; None if there are no such embeddings.
+
+    RoBERTa and its relatives number positions from `padding_idx` + 1.
+    """
+    positions = getattr(model.config, "max_position_embeddings", None)
+    if positions is None:
+        return None
+    unused = (
+        module.padding_idx + 1
+        for name, module in model.named_modules()
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None
+    )
+    return int(positions) - next(unused, 0)
 
 
 def mean_by_word(
