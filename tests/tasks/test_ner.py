@@ -1,5 +1,6 @@
 """NER, and training of tasks in general. Oracles: the training labels, an uninterrupted run."""
 
+import gzip
 import json
 import math
 import re
@@ -467,7 +468,9 @@ def test_predict_and_evaluate_write_predictions_for_the_format_of_the_task(
     run, conll: Path, trained: TrainedTask
 ) -> None:
     """Oracle: the examples, which the model has learned by heart."""
-    lines = run("predict", "ner", conll, "--format", "task").out
+    result = run("predict", "ner", conll, "--format", "task")
+    lines = result.out
+    assert "as text" not in result.err
     records = list(map(json.loads, lines.splitlines()))
     gold = read_entities(conll)
     assert [record["tokens"] for record in records] == [example.tokens for example in gold]
@@ -490,6 +493,17 @@ def test_predict_and_evaluate_write_predictions_for_the_format_of_the_task(
         run("predict", "ner", conll, "--format", "task", "--tokenizer", "moses"),
         "--tokenizer is for --format text only",
     )
+
+
+def test_predict_says_that_it_reads_a_labeled_file_as_text(run, trained: TrainedTask) -> None:
+    for name, is_labeled in {"a.conll": True, "a.jsonl.gz": True, "a.txt": False}.items():
+        with gzip.open(name, "wt") if name.endswith(".gz") else Path(name).open("w") as file:
+            file.write("Ada lived in London .\n")
+        result = run("predict", "ner", name)
+        assert (result.code, len(result.out.splitlines())) == (0, 1)
+        hint = f"elmore: reading {name} as text, one example per line;"
+        assert (hint in result.err) == is_labeled
+        assert ("use --format task" in result.err) == is_labeled
 
 
 def test_scores_of_each_label(run, conll: Path, trained: TrainedTask) -> None:

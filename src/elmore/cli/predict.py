@@ -11,6 +11,9 @@ from cyclopts import Parameter
 from elmore.cli.options import Json, OwnTask, ReplaceInvalid, TaskPrecision
 from elmore.errors import InputError
 
+_LABELED = {".conll", ".conllu", ".json", ".jsonl"}
+"""Suffixes of files that are hardly ever text with one example per line."""
+
 
 def predict(
     run: Path,
@@ -51,6 +54,12 @@ def predict(
 
     if file_format == "task" and tokenizer:
         raise InputError("--tokenizer is for --format text only")
+    if file_format == "text" and not _LABELED.isdisjoint(file.suffixes):
+        print(
+            f"elmore: reading {file} as text, one example per line; for labeled examples in the "
+            "task's standard format, use --format task",
+            file=sys.stderr,
+        )
     trained = load_task(run, task=task, device=device, bilm=init_bilm, precision=precision)
     # A line typed on a terminal is answered at once; files are processed in batches.
     interactive = str(file) == "-" and sys.stdin.isatty()
