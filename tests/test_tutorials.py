@@ -23,6 +23,7 @@ PARAMETERS: dict[str, Mapping[str, object]] = {
         "MODULES": ["argparse", "logging", "threading"],
         "EPOCHS": 1,
     },
+    "proteins": {"PROTEINS": 80, "EPOCHS": 1},
     "train-your-language": {"SENTENCES": 300, "EPOCHS": 1},
 }
 
