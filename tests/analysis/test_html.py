@@ -77,7 +77,8 @@ def test_page_has_the_tables_figures_and_notes(tmp_path: Path) -> None:
     assert ("svg", "aria-label", 'A "plot".') in page.attributes
     assert ("figcaption", 'A "plot".') in page.texts
     assert ("li", "wic (not run): no <data>") in page.texts
-    assert any("1 training runs" in text for _, text in page.texts)
+    assert any(text.endswith("1 training run.") for _, text in page.texts)
+    assert ("a", "href", "#no-result") in page.attributes
 
 
 def test_page_needs_no_other_file(tmp_path: Path) -> None:
@@ -98,7 +99,10 @@ def test_page_fits_phones_and_paper(tmp_path: Path) -> None:
 def test_quick_results_are_labeled(tmp_path: Path) -> None:
     assert ("p", QUICK) in render(tmp_path, quick=True)[0].texts
     assert ("p", QUICK) not in render(tmp_path)[0].texts
-    assert f"**{QUICK}**" in render_report({"table1": record(quick=True)}, {})
+    text = render_report({"table1": record(quick=True)}, {})
+    assert f"**{QUICK}**" in text
+    assert "`table1.json`: quick run, elmore 1," in text  # also where one table is quoted
+    assert "quick run" not in render_report({"table1": record()}, {})
 
 
 def test_markdown_has_the_same_tables_and_figures() -> None:

@@ -62,7 +62,8 @@ def test_scores_and_conditions_are_written(model: Model, data: Path, tmp_path: P
     perplexity = records["perplexity"]["scores"]["perplexity"]
     assert perplexity["average"] == pytest.approx(len(VOCABULARY))
     assert records["wsd"]["scores"]["first sense"]["ALL"] == 20
-    assert records["pos"]["scores"]["layer 1"] == {"accuracy": 100, "shuffled tags": 100}
+    paper = {"paper: Penn Treebank": "97.3"}
+    assert records["pos"]["scores"]["layer 1"] == {"accuracy": 100, "shuffled tags": 100} | paper
     conditions = records["pos"]["conditions"]
     assert conditions["model"] == "tiny"
     assert conditions["weights_hash"] == model.embedder.weights_hash
@@ -85,10 +86,10 @@ def test_report_has_the_tables_and_what_was_not_run(
 ) -> None:
     reproduce(model, select_parts(), data, tmp_path / "out")
     lines = (tmp_path / "out" / "report.md").read_text().splitlines()
-    assert lines[0] == "# Evaluation of tiny"
+    assert lines[0] == "# Evaluation of the model tiny"
     assert "| perplexity | 5.00 | 5.00 | 5.00 |" in lines
-    assert "| first sense | 20.0 | 100.0 | 0.0 | 0.0 | 0.0 | 0.0 |" in lines
-    assert "| majority class | 100.0 |  |" in lines
+    assert "| first sense | 20.0 | 100.0 | 0.0 | 0.0 | 0.0 | 0.0 | 65.9 |" in lines
+    assert "| majority class | 100.0 |  |  |" in lines
     reason = f"{data / 'tasks' / 'scws'} not found; source: {PARTS['scws'].source}"
     assert f"- scws (not run): {reason}" in lines
 
@@ -255,6 +256,17 @@ def test_table_of_trained_tasks_has_figures_and_says_what_is_missing(
     assert "- wnut17-tiny-1 (failed): no memory (exit code 1)" in report
     assert all((out / figure["file"]).is_file() for figure in record["figures"])
     assert len(record["figures"]) == 2
+
+
+def test_every_table_states_how_its_data_differ_from_the_paper(
+    model: Model, data: Path, tmp_path: Path, training: Training
+) -> None:
+    write_data(data, "srl")
+    one_seed = training._replace(plan=replace(training.plan, seeds=1))
+    outcomes = reproduce(model, select_parts(["table3"]), data, tmp_path, training=one_seed)
+    notes = outcomes.records["table3"]["notes"]
+    assert notes[0] == f"EWT SRL: {DATASETS['srl'].about}"
+    assert not any(note.startswith("SNLI:") for note in notes)  # there is no such column
 
 
 def test_report_keeps_tables_of_earlier_calls(

@@ -1,9 +1,11 @@
 """Tables 1 to 3 and fine-tuning. Oracles: the paper's error reductions; results set by hand."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from elmore.analysis import table1
 from elmore.analysis.finetuning import measure_finetuning
 from elmore.analysis.table1 import error_reduction, measure_table1, plot_table1
 from elmore.analysis.table2 import measure_table2
@@ -67,13 +69,32 @@ def test_table1_has_the_scores_of_all_seeds_beside_the_paper() -> None:
     )
 
 
-def test_table1_states_protocols_and_fine_tuning() -> None:
+def test_table1_states_fine_tuning() -> None:
     plan = replace(PLAN, finetuned=frozenset({"squad"}))
     scores, _, _, notes = measure_table1(plan, {"squad-tiny-finetune_True-1": result(80, test=79)})
     assert scores["SQuAD 1.1 (F1)"]["+ ELMo (tiny)"] == [79]
-    assert [note.split(":")[0] for note in notes[:-1]] == ["SQuAD 1.1"]
-    assert "split by article" in notes[0]
-    assert "fine-tuned on the training text of SQuAD 1.1" in notes[-1]
+    assert notes == ("The biLM was fine-tuned on the training text of SQuAD 1.1 (section 3.4).",)
+
+
+def limits_of_curves(curve: list[float], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the limits of the axis of dev scores, given the curve of a run."""
+    figures = []
+    monkeypatch.setattr(table1, "to_plot", lambda figure, name, _: figures.append((name, figure)))
+    plot_table1(PLAN, {"squad-tiny-0": result(max(curve), curve=curve)})
+    panel = dict(figures)["table1-curves"].axes[0]
+    assert all(tick == round(tick) for tick in panel.get_xticks())
+    return panel.get_ylim()
+
+
+def test_curves_show_all_scores_of_short_runs_and_none_below_zero(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    low, high = limits_of_curves([2.0, 10.0], monkeypatch)
+    assert 0 <= low < 2 < 10 < high
+    low, _ = limits_of_curves([0.0, 0.0], monkeypatch)
+    assert low == 0
+    low, _ = limits_of_curves([2.0, 10.0, 60.0, 70.0, 71.0], monkeypatch)
+    assert 60 < low < 71
 
 
 def test_table1_has_a_column_for_each_model() -> None:

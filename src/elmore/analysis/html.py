@@ -25,8 +25,8 @@ h3 { font-size: 1rem; margin-bottom: .5rem; }
 h3 + ul { margin-top: 0; }
 h2 { margin-top: 2.5rem; border-top: 1px solid #ccc; padding-top: 1rem; }
 .quick { background: #fff3cd; border: 1px solid #b58900; padding: .75rem; font-weight: bold; }
-/* The shadows show that a wide table can be scrolled; white covers them at its ends. */
-.table { overflow-x: auto; background:
+/* The shadows show that a wide table or figure can be scrolled; white covers them at its ends. */
+.wide { overflow-x: auto; background:
   linear-gradient(to right, #fff 40%, #fff0) left / 2rem 100% no-repeat local,
   linear-gradient(to left, #fff 40%, #fff0) right / 2rem 100% no-repeat local,
   linear-gradient(to right, #0004, #0000) left / .7rem 100% no-repeat scroll,
@@ -37,13 +37,15 @@ th, td { padding: .3rem .6rem; border-bottom: 1px solid #ddd; text-align: left;
   vertical-align: top; }
 thead th { border-bottom: 2px solid #666; }
 tbody th { font-weight: normal; position: sticky; left: 0; background: #fff; min-width: 5rem; }
-figure { margin: 1.5rem 0; overflow-x: auto; }
-figure svg { width: 100%; min-width: 30rem; max-width: 48rem; height: auto; }
+figure { margin: 1.5rem 0; }
+/* Multiplied with the background, so that white does not hide the shadows. */
+figure svg { display: block; min-width: 30rem; max-width: 100%; height: auto; overflow: visible;
+  mix-blend-mode: multiply; }
 figcaption, .conditions { font-size: .85rem; color: #444; }
 code { font-size: .9em; }
 @media print {
   body { max-width: none; padding: 0; font-size: 10pt; }
-  .table, figure { overflow: visible; background: none; }
+  .wide { overflow: visible; background: none; }
   tbody th { position: static; min-width: 3rem; }
   figure svg { min-width: 0; max-width: 100%; max-height: 10cm; }
   table { font-size: 8pt; }
@@ -73,16 +75,19 @@ def render_html(
         f'<li><a href="#{escape(name)}">{_text(record["title"])}</a></li>'
         for name, record in records.items()
     )
+    no_result = '<li><a href="#no-result">No result</a></li>' if problems else ""
     body = [
         f"<h1>{_text(title)}</h1>",
         f'<p class="quick">{QUICK}</p>' if is_quick(records) else "",
         f"<p>{_text(subtitle)}</p>",
-        f"<nav><ul>{''.join(contents)}</ul></nav>",
+        f"<nav><ul>{''.join(contents)}{no_result}</ul></nav>",
         *("\n".join(_section(name, record, folder)) for name, record in records.items()),
     ]
     if problems:
         reasons = (f"<li>{_text(f'{name}: {reason}')}</li>" for name, reason in problems.items())
-        body.append(f"<section><h2>No result</h2><ul>{''.join(reasons)}</ul></section>")
+        body.append(
+            f'<section id="no-result"><h2>No result</h2><ul>{"".join(reasons)}</ul></section>'
+        )
     return "\n".join(
         [
             "<!doctype html>",
@@ -107,7 +112,8 @@ def _section(name: str, record: dict[str, Any], folder: Path) -> Iterator[str]:
         if path.is_file():
             image = f'<svg role="img" aria-label="{escape(figure["caption"])}"'
             svg = path.read_text(encoding="utf-8").replace("<svg", image, 1)
-            yield f"<figure>{svg}<figcaption>{caption}</figcaption></figure>"
+            wide = f'<div class="wide" tabindex="0">{svg}</div>'
+            yield f"<figure>{wide}<figcaption>{caption}</figcaption></figure>"
     for key, heading in LISTS.items():
         if lines := record.get(key):
             yield f"<h3>{heading}</h3>"
@@ -135,7 +141,7 @@ def _table(record: dict[str, Any]) -> str:
     )
     # Focusable, so that a keyboard can scroll a wide table.
     return (
-        f'<div class="table" tabindex="0"><table><thead><tr>{head}</tr></thead>'
+        f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
 

@@ -70,6 +70,9 @@ class Part:
     published: str = ""
     """Published scores to compare with, and how their conditions differ."""
 
+    paper: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Scores of the paper, by row and column, to show beside ours."""
+
     precision: Precision | None = None
     """Precision of the computation, if it is not that of the embedder."""
 
@@ -201,8 +204,13 @@ PARTS: dict[str, Part | TrainingPart] = {
         source="http://lcl.uniroma1.it/wsdeval, and WordNet 3.0 for index.sense",
         about="F1 in percent: the nearest average vector of a sense in SemCor; words that SemCor "
         "does not have get their first sense in WordNet.",
-        published="Peters et al. (2018), on ALL: layer 1 67.4, layer 2 69.0, first sense 65.9. "
-        "Raganato et al. (2017) have 65.2 for the first sense.",
+        published="Peters et al. (2018), Table 5, on ALL. Raganato et al. (2017) have 65.2 for the "
+        "first sense.",
+        paper={
+            "first sense": {"paper: ALL": "65.9"},
+            "layer 1": {"paper: ALL": "67.4"},
+            "layer 2": {"paper: ALL": "69.0"},
+        },
         quick={"semcor.data.xml": sample_semcor},
     ),
     "pos": Part(
@@ -213,8 +221,12 @@ PARTS: dict[str, Part | TrainingPart] = {
         source="a treebank of https://universaldependencies.org, such as English EWT",
         about="Accuracy in percent of a linear probe for the treebank's own tags (XPOS). As a "
         "control, the probe is also trained on shuffled tags.",
-        published="Peters et al. (2018), on the Penn Treebank: layer 1 97.3, layer 2 96.8. Other "
-        "treebanks are not comparable.",
+        published="Peters et al. (2018), Table 6, on the Penn Treebank. Scores on other treebanks "
+        "are not comparable.",
+        paper={
+            "layer 1": {"paper: Penn Treebank": "97.3"},
+            "layer 2": {"paper: Penn Treebank": "96.8"},
+        },
         quick={name: sample_of("sentences", 200) for name in POS_FILES},
     ),
     "figure1": TrainingPart(

@@ -13,8 +13,8 @@ LISTS = {"findings": "Findings", "notes": "Notes"}
 _COMMIT = re.compile(r"\b([0-9a-f]{10})[0-9a-f]{30}\b")
 
 QUICK = (
-    "Quick run: small samples of the data, few epochs, one seed. It shows that everything works; "
-    "its scores say nothing about the model."
+    "Quick run: small samples of the data, few epochs, one seed, and fewer datasets in some "
+    "tables. It shows that everything works; its scores say nothing about the model."
 )
 
 
@@ -42,9 +42,10 @@ def render_title(records: Mapping[str, dict[str, Any]]) -> tuple[str, str]:
     """Return the title of a report, and a sentence on the model and the files."""
     [first, *_] = records.values()
     conditions = first["conditions"]
-    return f"Evaluation of {conditions['model']}", (
-        f"Weights {conditions['weights_hash']}. Each JSON file in this folder has the scores of an "
-        "evaluation at full precision, and its conditions; `runs/` has those of each training run."
+    return f"Evaluation of the model {conditions['model']}", (
+        f"Hash of its weights: {conditions['weights_hash']}. Each JSON file in this folder has the "
+        "scores of an evaluation at full precision, and its conditions; `runs/` has those of each "
+        "training run."
     )
 
 
@@ -100,9 +101,11 @@ def render_conditions(name: str, record: dict[str, Any]) -> str:
         )
         if conditions[key] is not None
     )
-    runs = f", {len(record['runs'])} training runs" if "runs" in record else ""
+    count = len(record.get("runs", ()))
+    runs = f", {count} training run{'s' * (count != 1)}" if count else ""
+    quick = "quick run, " if conditions.get("quick") else ""
     shortened = _COMMIT.sub(r"\1", measured)
-    return f"`{name}.json`: {shortened}{runs}."
+    return f"`{name}.json`: {quick}{shortened}{runs}."
 
 
 def render_details(details: Mapping[str, Any]) -> str:

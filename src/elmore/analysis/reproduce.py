@@ -6,7 +6,7 @@ Evaluations and training runs that are finished are skipped when the same comman
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -20,6 +20,7 @@ from elmore.analysis.parts import PARTS, Model, Part, TrainingPart
 from elmore.analysis.quick import sampled_folder
 from elmore.analysis.report import render_report
 from elmore.analysis.results import NotAvailableError, Plot
+from elmore.analysis.training.datasets import DATASETS
 from elmore.analysis.training.run import Plan, TrainingRun
 from elmore.analysis.training.train import Resources, Trained, train_missing
 from elmore.atomic import atomic_file, lock
@@ -142,7 +143,9 @@ def _run(
     seconds = round(time.monotonic() - start, 1)
     record = {
         "title": part.title,
-        "scores": result.scores,
+        "scores": {
+            row: {**cells, **part.paper.get(row, {})} for row, cells in result.scores.items()
+        },
         "details": result.details,
         "findings": [] if quick else list(result.findings),
         "notes": list(result.notes),
@@ -189,7 +192,8 @@ def _train(
             outcomes.not_run[name] = " ".join(missing)
             continue
         result = part.measure(plan, results)
-        notes = [*result.notes, vectors, *missing]
+        datasets = dict.fromkeys(run.dataset for run in runs[name] if run.name in trained.records)
+        notes = [*result.notes, *_describe_data(datasets), vectors, *missing]
         draw = partial(part.plot, plan, results)
         record = {
             "title": part.title,
@@ -234,6 +238,12 @@ def _describe_missing(runs: list[TrainingRun], trained: Trained) -> list[str]:
         f"No result of {', '.join(dict.fromkeys(of_reason))}: {reason}."
         for reason, of_reason in names.items()
     ]
+
+
+def _describe_data(datasets: Iterable[str]) -> list[str]:
+    """Return how data and splits differ from those of the paper."""
+    used = [DATASETS[name] for name in datasets]
+    return [f"{dataset.title}: {dataset.about}" for dataset in used if dataset.about]
 
 
 def _describe_vectors(path: Path | None) -> str:

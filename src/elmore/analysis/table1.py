@@ -10,6 +10,7 @@ from elmore.analysis.training.datasets import DATASETS
 from elmore.analysis.training.run import Plan, Results, TrainingRun, finished, scores_on_test
 
 _COLUMNS = 3
+_LONG = 5  # epochs of a run whose first scores are not shown, because they hide the differences
 
 
 def table1_runs(plan: Plan) -> list[TrainingRun]:
@@ -31,7 +32,7 @@ def error_reduction(before: float, after: float) -> float:
 def measure_table1(plan: Plan, results: Results) -> Result:
     """Return the test scores of all seeds beside those of the paper."""
     rows: dict[str, dict[str, Cell]] = {}
-    findings, notes = [], []
+    findings = []
     for name, dataset in DATASETS.items():
         baseline = scores_on_test(results, plan.table1_runs(name, None))
         elmo = {b: scores_on_test(results, plan.table1_runs(name, b)) for b in plan.bilms}
@@ -60,8 +61,7 @@ def measure_table1(plan: Plan, results: Results) -> Result:
                 mean = statistics.mean(ours)
                 findings.append(finding(claim, mean >= paper, f"{mean:.1f} % and {paper:.1f} %"))
         rows[dataset.heading] = cells
-        if dataset.about:
-            notes.append(f"{dataset.title}: {dataset.about}")
+    notes = []
     if plan.finetuned:
         titles = ", ".join(DATASETS[name].title for name in DATASETS if name in plan.finetuned)
         notes.append(f"The biLM was fine-tuned on the training text of {titles} (section 3.4).")
@@ -134,21 +134,26 @@ def _plot_curves(plan: Plan, results: Results) -> Plot | None:
     for unused in panels[len(names) :]:
         unused.set_axis_off()
     for name, panel in zip(names, panels, strict=False):
-        best = []
+        best, epochs = [], 0
         for bilm, runs in curves[name].items():
             for run in runs:
-                epochs = range(1, len(run.curve) + 1)
+                epochs = max(epochs, len(run.curve))
                 marker = "." if len(run.curve) < 3 else ""
                 color = ELMO if bilm else BASELINE
-                panel.plot(epochs, run.curve, marker=marker, color=color, linewidth=1)
+                numbers = range(1, len(run.curve) + 1)
+                panel.plot(numbers, run.curve, marker=marker, color=color, linewidth=1)
                 best.append(max(run.curve))
-        spread = max(best) - min(best)  # hides the low scores of the first epochs
-        panel.set_ylim(min(best) - 1.5 * spread - 1, max(best) + 0.2 * spread + 0.2)
+        if epochs >= _LONG:
+            spread = max(best) - min(best)
+            panel.set_ylim(min(best) - 1.5 * spread - 1, max(best) + 0.2 * spread + 0.2)
+        panel.set_ylim(bottom=max(0, panel.get_ylim()[0]))
+        panel.xaxis.get_major_locator().set_params(integer=True)
         panel.set_title(DATASETS[name].heading, fontsize=9)
     figure.supxlabel("epoch", fontsize=9)
     figure.supylabel("dev score (%)", fontsize=9)
     caption = (
         f"Dev scores after each epoch, one line per seed: baseline in gray, with ELMo "
-        f"({plan.bilm}) in blue. Low scores of the first epochs are not shown."
+        f"({plan.bilm}) in blue. Of runs with {_LONG} epochs or more, low scores of the first "
+        "epochs are not shown."
     )
     return to_plot(figure, "table1-curves", caption)

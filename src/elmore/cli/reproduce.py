@@ -97,7 +97,7 @@ def reproduce(
     """
     from elmore.analysis.encoders import find_transformers
     from elmore.analysis.parts import Model, TrainingPart, select_parts
-    from elmore.analysis.report import render_table
+    from elmore.analysis.report import QUICK, render_table
     from elmore.analysis.reproduce import PAGE, REPORT, Training
     from elmore.analysis.reproduce import reproduce as run
     from elmore.analysis.training.datasets import find_vectors
@@ -144,6 +144,8 @@ def reproduce(
     if json_output:
         print(json.dumps(outcomes._asdict()))
     elif outcomes.records:
+        if quick:
+            print(f"{QUICK}\n")
         for record in outcomes.records.values():
             print(f"{record['title']}\n\n{render_table(record)}\n")
         print(output / PAGE)
