@@ -306,11 +306,13 @@ def _write_report(output: Path, outcomes: Outcomes, weights_hash: str, *, quick:
         and record["conditions"].get("quick", False) == quick
     }
     records = {name: every[name] for name in names if name in every}
+    names_of: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for kind, reasons in (("not run", outcomes.not_run), ("failed", outcomes.failed)):
+        for name, reason in reasons.items():
+            if name not in records:
+                names_of[kind, reason].append(name)
     problems = {
-        f"{name} ({kind})": reason
-        for kind, reasons in (("not run", outcomes.not_run), ("failed", outcomes.failed))
-        for name, reason in reasons.items()
-        if name not in records
+        f"{', '.join(of_reason)} ({kind})": reason for (kind, reason), of_reason in names_of.items()
     }
     if records:
         pages = {REPORT: render_report(records, problems)}

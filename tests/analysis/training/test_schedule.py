@@ -123,17 +123,18 @@ def test_job_that_cannot_resume_starts_again(log: Log, tmp_path: Path) -> None:
     assert [epoch["epoch"] for epoch in log.epochs["a"]] == [0, 1]
 
 
-def test_invalid_data_is_not_tried_twice(log: Log, tmp_path: Path) -> None:
-    calls = []
+def test_invalid_data_is_not_tried_twice_and_reported_once(log: Log, tmp_path: Path) -> None:
+    calls, messages = [], list[str]()
 
     def command(folder: Path, resume: bool) -> list[str]:
         calls.append(folder)
         raise InputError("train.json is damaged")
 
-    bad = Job(name="bad", minutes=0, command=command, finish=lambda *_: "")
-    problems = run_jobs([bad, log.job("good")], tmp_path, at_once=1)
-    assert problems == {"bad": "failed: train.json is damaged"}
-    assert len(calls) == 1
+    bad = [Job(name=n, minutes=0, command=command, finish=lambda *_: "") for n in ("bad", "too")]
+    problems = run_jobs([*bad, log.job("good")], tmp_path, at_once=1, show=messages.append)
+    assert problems == dict.fromkeys(["bad", "too"], "failed: train.json is damaged")
+    assert [m for m in messages if "damaged" in m] == ["bad: failed: train.json is damaged"]
+    assert len(calls) == 2
     assert list(log.epochs) == ["good"]
 
 

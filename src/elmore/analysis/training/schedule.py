@@ -79,7 +79,9 @@ def run_jobs(
 
     def fail(job: Job, reason: str) -> None:
         problems[job.name] = f"failed: {reason}"
-        show(f"{job.name}: {problems[job.name]}")
+        with_same_reason = [n for n, other in problems.items() if other == problems[job.name]]
+        if with_same_reason == [job.name]:  # a damaged file fails all runs that read it
+            show(f"{job.name}: {problems[job.name]}")
 
     def remaining() -> float | None:
         return minutes and minutes - (time.monotonic() - start + _RESERVED) / 60
