@@ -249,7 +249,10 @@ def _describe_data(datasets: Iterable[str]) -> list[str]:
 def _describe_vectors(path: Path | None) -> str:
     """Return a sentence on the word vectors of all runs."""
     if path is None:
-        return "There were no pretrained word vectors: those of all words are learned."
+        return (
+            "There were no pretrained word vectors: those of all words are learned. The paper uses "
+            "GloVe, https://nlp.stanford.edu/projects/glove."
+        )
     words, vectors = read_word_vectors(path)
     known = set(words)
     sentence = f"Word vectors: `{path.name}`, {len(words):,} words, {vectors.shape[1]} dimensions."
