@@ -77,7 +77,7 @@ def test_page_has_the_tables_figures_and_notes(tmp_path: Path) -> None:
     assert ("svg", "aria-label", 'A "plot".') in page.attributes
     assert ("figcaption", 'A "plot".') in page.texts
     assert ("li", "wic (not run): no <data>") in page.texts
-    assert any(text.endswith("1 training run.") for _, text in page.texts)
+    assert any(text.endswith("1 training run, 3 s in total.") for _, text in page.texts)
     assert ("a", "href", "#no-result") in page.attributes
 
 

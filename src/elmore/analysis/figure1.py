@@ -95,7 +95,9 @@ def plot_figure1(plan: Plan, results: Results) -> list[Plot]:
         axes.set_xlabel("share of the training data (%)")
         axes.set_ylabel(f"dev {DATASETS[name].score} (%)")
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False, loc="lower right")
+    figure.legend(
+        *axes.get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False
+    )
     caption = (
         "Dev score against the share of the training data, on a logarithmic axis. Error bars: "
         "standard deviation over seeds, each of which draws its own sample."

@@ -97,15 +97,15 @@ def render_conditions(name: str, record: dict[str, Any]) -> str:
             ("precision", "precision"),
             ("on", "device"),
             ("seed", "seed"),
-            ("seconds:", "seconds"),
         )
         if conditions[key] is not None
     )
-    count = len(record.get("runs", ()))
-    runs = f", {count} training run{'s' * (count != 1)}" if count else ""
+    duration, count = f"{conditions['seconds']:,.0f} s", len(record.get("runs", ()))
+    if count:
+        duration = f"{count} training run{'s' * (count != 1)}, {duration} in total"
     quick = "quick run, " if conditions.get("quick") else ""
     shortened = _COMMIT.sub(r"\1", measured)
-    return f"`{name}.json`: {quick}{shortened}{runs}."
+    return f"`{name}.json`: {quick}{shortened}, {duration}."
 
 
 def render_details(details: Mapping[str, Any]) -> str:
