@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_RAY := $(VENV)/.installed-ray
-# Tests that need no optional package
+# Tests of the core, which need no optional package but matplotlib
 CORE_TESTS := tests/text tests/bilm tests/inference tests/checkpoint tests/vectors tests/pretrain tests/test_embedder.py tests/test_mix.py \
 	--ignore tests/text/test_tokenize.py --ignore tests/vectors/test_other_readers.py --ignore tests/pretrain/test_tensorboard.py
 
@@ -43,12 +43,12 @@ test-wheel: $(INSTALLED)  # build wheel and sdist in dist/, and try the wheel
 
 test-core:  # the tests of the core with another Python, in .venv-core: make test-core PYTHON=python3.13
 	$(PYTHON) -m venv --clear .venv-core
-	.venv-core/bin/python -m pip install --quiet --constraint constraints.txt --editable . beartype hatchling hypothesis pytest
+	.venv-core/bin/python -m pip install --quiet --constraint constraints.txt --editable . beartype hatchling hypothesis matplotlib pytest
 	.venv-core/bin/python -m pytest $(CORE_TESTS)
 
 test-oldest:  # the tests with the oldest supported versions, in .venv-oldest
 	$(PYTHON) -m venv --clear .venv-oldest
-	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable . beartype hatchling hypothesis pytest
+	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable . beartype hatchling hypothesis matplotlib pytest
 	.venv-oldest/bin/python -m pytest -o addopts=--strict-markers $(CORE_TESTS)
 
 bench: $(INSTALLED)
