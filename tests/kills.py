@@ -29,9 +29,11 @@ from typing import NamedTuple
 
 import torch
 
+from elmore import embedder
 from elmore.cli import main
+from elmore.inference import batches
 
-RANDOM_RUNS, KILLS_PER_RUN = 2, 5
+RANDOM_RUNS, KILLS_PER_RUN = 1, 5
 COMPLETE = {"embed": "out.h5", "pretrain": "out/config.json", "train": "out/task.json"}
 """The last file that each command writes."""
 _CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate")
@@ -164,6 +166,7 @@ def kill_at_random(folder: Path, command: list[str]) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    embedder._BATCH_WORDS["cpu"], batches.WINDOW_WORDS = 50, 100  # so that a short text has several
     sys.modules["matplotlib"] = None  # plots would take most of the time
     mode, folder, *command = sys.argv[1:]
     changes = run_uninterrupted(Path(folder), command)

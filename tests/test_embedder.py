@@ -178,8 +178,8 @@ def test_threads_can_share_an_embedder(bilm: BiLM, monkeypatch: pytest.MonkeyPat
     """Oracle: the same calls in sequence."""
     monkeypatch.setattr(word_cache, "_MAX_ROWS", 20)  # often full and replaced
     embedder = Embedder(bilm, device="cpu")
-    sentences = random_sentences(120)
-    calls = [sentences[i : i + 10] for i in range(0, 120, 10)]
+    sentences = random_sentences(60)
+    calls = [sentences[i : i + 5] for i in range(0, 60, 5)]
     expected = [embedder.embed(call, carry_state=i % 3 == 0) for i, call in enumerate(calls)]
     barrier = threading.Barrier(4)
 

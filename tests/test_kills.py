@@ -92,7 +92,7 @@ def test_resumed_embedding_equals_an_uninterrupted_run(
     mode: str, tmp_path: Path, embedder: elmore.Embedder
 ) -> None:
     embedder.save(tmp_path / "model")
-    lines = [" ".join(f"{i}{j}" for j in range(40)) for i in range(250)]
+    lines = [" ".join(f"{i}-{j}" for j in range(10)) for i in range(24)]
     (tmp_path / "text.txt").write_text("\n".join(lines))
     runs = kill_and_resume(
         mode, tmp_path / "runs", "embed", tmp_path / "text.txt", "-m", tmp_path / "model",

@@ -4,12 +4,14 @@ import gzip
 import io
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -20,8 +22,11 @@ from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.packages import INCLUDED, ModelPackage
 from elmore.cli import _ARGUMENTS, _EXPORT_ARGUMENTS
 from elmore.embedder import Embedder
+from elmore.inference.batches import SentenceRunner
 from elmore.text.vocabulary import Vocabulary
+from elmore.vectors import parts
 from tests.cli.conftest import assert_rejected
+from tests.processes import Command
 
 TEXT = "The bank raised its rates.\n\nHe sat by the bank of the river.\n"
 ELMORE = [sys.executable, "-c", "from elmore.cli import main; main()"]
@@ -170,42 +175,28 @@ def test_help_is_printed_without_a_command(run) -> None:
 @pytest.mark.parametrize("name", ["v.arrow", "v.h5"])
 def test_full_disk_leaves_no_partial_files(folder: Path, name: str) -> None:
     """A limit on the file size makes writes fail like a full disk."""
-    resource = pytest.importorskip("resource")
     Path("text.txt").write_text("a sentence of some words .\n" * 400)
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-
-    done = subprocess.run(
-        [*ELMORE, "embed", "text.txt", "-m", "model", "-o", name],
-        preexec_fn=limit, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
-    assert "too large" in done.stderr
+    embed = ("embed", "text.txt", "-m", "model", "-o", name)
+    assert_rejected(Command(*embed, prepare=limit_file_sizes).wait(), "too large")
     assert not Path(name).exists()
     assert not list(Path().rglob("*.tmp"))
 
 
-# Writes every sentence immediately and sleeps before each batch, so that the signal comes in time.
-SLOW = """
-import signal
-import time
-from elmore.cli import main
-from elmore.inference.batches import SentenceRunner
-from elmore.vectors import parts
+def limit_file_sizes() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
-parts.BATCH_BYTES = 1
-run = SentenceRunner._run
 
-def run_slowly(*args):
-    time.sleep(1)
-    return run(*args)
+def slow_down() -> None:
+    """Write every sentence immediately, and sleep before each batch until the signal comes."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
+    parts.BATCH_BYTES = 1
+    run = SentenceRunner._run
 
-SentenceRunner._run = run_slowly
-main()
-"""
+    def run_slowly(*args: Any) -> Any:
+        time.sleep(1)
+        return run(*args)
+
+    SentenceRunner._run = run_slowly  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -216,22 +207,20 @@ def test_resumed_embed_equals_an_uninterrupted_run(
     lines = [f"sentence number {i} has some words ." for i in range(count)]
     Path("long.txt").write_text("\n".join(lines))
     embed = ["embed", "long.txt", "-m", "model", "--layers", "top"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", SLOW, *embed, "-o", "v.parquet"], stderr=subprocess.PIPE
-    )
-    parts = Path("v.parquet.parts")
-    while process.poll() is None and not any(
-        part.stat().st_size > 10_000 for part in parts.glob("*.arrow")
+    command = Command(*embed, "-o", "v.parquet", prepare=slow_down)
+    written = Path("v.parquet.parts")
+    while command.running() and not any(
+        part.stat().st_size > 10_000 for part in written.glob("*.arrow")
     ):
         time.sleep(0.01)
-    process.send_signal(signum)
-    _, err = process.communicate()
-    assert process.returncode == (-9 if signum == signal.SIGKILL else 130)
-    assert b"Traceback" not in err
-    assert (b"--resume" in err) == (signum != signal.SIGKILL)
-    assert err.count(b"elmore: interrupted") == (signum != signal.SIGKILL)  # one message
+    command.send_signal(signum)
+    interrupted = command.wait()
+    assert interrupted.code == (-9 if signum == signal.SIGKILL else 130)
+    assert "Traceback" not in interrupted.err
+    assert ("--resume" in interrupted.err) == (signum != signal.SIGKILL)
+    assert interrupted.err.count("elmore: interrupted") == (signum != signal.SIGKILL)
     assert not Path("v.parquet").exists()
-    assert list(parts.glob("*.arrow"))
+    assert list(written.glob("*.arrow"))
 
     assert_rejected(run(*embed, "-o", "v.parquet"), "Use the resume option")
     done = run(*embed, "-o", "v.parquet", "--resume", "--json")
@@ -247,7 +236,7 @@ def test_resumed_embed_equals_an_uninterrupted_run(
     assert [row.id for row in rows] == list(range(count))
     for row, vectors in zip(rows, expected, strict=True):
         np.testing.assert_allclose(row.vectors, vectors, atol=1e-5)
-    assert not parts.exists()
+    assert not written.exists()
 
 
 # --- convert, info, neighbors

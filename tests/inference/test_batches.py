@@ -63,11 +63,11 @@ def test_stream_continues_from_the_start_of_any_window_with_the_same_bits(
 ) -> None:
     """Oracle: the vectors of the whole text."""
     monkeypatch.setitem(batches._BATCHES_AHEAD, "cpu", ahead)
-    monkeypatch.setattr(batches, "WINDOW_WORDS", 120)
+    monkeypatch.setattr(batches, "WINDOW_WORDS", 80)
     monkeypatch.setitem(elmore.embedder._BATCH_WORDS, "cpu", 40)
-    sentences = random_sentences(60)
+    sentences = random_sentences(40)
     expected = list(embedder.stream_windows(sentences))
-    assert [index for index, _, _ in expected] == list(range(60))
+    assert [index for index, _, _ in expected] == list(range(40))
     assert [tokens for _, _, (tokens, _) in expected] == sentences
     for (_, _, (_, a)), b in zip(expected, embedder.embed(sentences), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
@@ -83,7 +83,7 @@ def test_stream_continues_from_the_start_of_any_window_with_the_same_bits(
 
     monkeypatch.setattr(SentenceRunner, "_run", count_and_run)
     longest = max(len(batch.lengths) for batch in split(sentences, 40))
-    for next_index in range(1, 60, 3):
+    for next_index in range(1, 40, 3):
         start = expected[next_index - 1][1]
         computed.clear()
         rest = embedder.stream_windows(sentences[start:], skip=next_index - start)
@@ -92,7 +92,7 @@ def test_stream_continues_from_the_start_of_any_window_with_the_same_bits(
         ):
             assert (start + i, start + window) == (j, other_window)
             assert a.tobytes() == b.tobytes()
-        assert sum(computed) < 60 - next_index + longest  # others are only read
+        assert sum(computed) < 40 - next_index + longest  # others are only read
 
 
 @pytest.mark.parametrize("ahead", [0, 2])

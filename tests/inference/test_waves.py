@@ -72,18 +72,18 @@ def run_both(bilm: BiLM, *, T: int = 6, B: int = 5, shared: bool = False) -> tup
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "shared"),
     [
-        {},
-        {"residual": False, "num_layers": 3},
-        {"num_layers": 1},
-        {"cell_clip": None, "projection_clip": None},
-        {"dim": 33, "cell_dim": 70},
-        {"dim": 64, "cell_dim": 256},
+        ({}, False),
+        ({}, True),
+        ({"residual": False, "num_layers": 3}, True),
+        ({"num_layers": 1}, False),
+        ({"cell_clip": None, "projection_clip": None}, True),
+        ({"dim": 33, "cell_dim": 70}, False),
+        ({"dim": 64, "cell_dim": 256}, True),
     ],
-    ids=["paper", "no-residual", "one-layer", "no-clip", "odd-sizes", "split-product"],
+    ids=["paper", "shared", "no-residual", "one-layer", "no-clip", "odd-sizes", "split-product"],
 )
-@pytest.mark.parametrize("shared", [False, True])
 @torch.no_grad()
 def test_waves_equal_plain_lstms(changes: dict[str, object], shared: bool) -> None:
     for a, b in zip(*run_both(make_bilm(**changes), shared=shared), strict=True):

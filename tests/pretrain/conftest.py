@@ -1,11 +1,16 @@
-"""A small text, and settings that train a tiny biLM on it in seconds."""
+"""A small text, settings that train a tiny biLM on it in seconds, and processes that do so."""
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from elmore.pretrain import loop
 from elmore.pretrain.config import PretrainConfig, read_config
 from elmore.pretrain.run import pretrain
+from tests.processes import Command
 
 SETTINGS = [
     "training.streams=4",
@@ -28,7 +33,7 @@ def write_text(folder: Path) -> Path:
     subjects, verbs = ["the cat", "a dog", "my aunt"], ["sees", "likes"]
     objects = ["it", "them", "us"]
     lines = [f"{s} {v} {o} ." for s in subjects for v in verbs for o in objects]
-    path.write_text("\n".join(lines * 6))
+    path.write_text("\n".join(lines * 4))
     return path
 
 
@@ -51,6 +56,29 @@ def complete_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [write_text(folder)], folder / "run", config, cache=folder / "c", workers=1, device="cpu"
     )
     return folder / "run"
+
+
+def start_pretraining(text: Path, folder: Path, settings: Sequence[str], **options: Any) -> Command:
+    """Start `elmore pretrain` in another process."""
+    changes = [part for setting in settings for part in ("--set", setting)]
+    return Command(
+        "pretrain", text, "-o", folder, "--size", "tiny", "--cache", folder.parent / "c",
+        "--workers", "1", "--device", "cpu", *changes, **options,
+    )  # fmt: skip
+
+
+def kill_in_step(step: int, signum: int, save_at: int | None = None) -> None:
+    """Make this process send itself a signal before a step, and save a checkpoint before that."""
+    train_step = loop.Pretraining._train_step
+
+    def train_step_or_kill(self: loop.Pretraining, *args: Any) -> Any:
+        if self.step == save_at:
+            loop.save_checkpoint(self)
+        if self.step == step:
+            os.kill(os.getpid(), signum)
+        return train_step(self, *args)
+
+    loop.Pretraining._train_step = train_step_or_kill  # type: ignore[method-assign]
 
 
 @pytest.fixture

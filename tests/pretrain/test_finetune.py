@@ -21,7 +21,7 @@ from elmore.training.run_folder import Report
 from tests.oracles.releases import VARIANTS, write_release
 
 CHANGES = [
-    "training.streams=4", "training.window=5", "training.negatives=20", "training.epochs=6",
+    "training.streams=4", "training.window=5", "training.negatives=20", "training.epochs=3",
     "training.lr=0.01", "run.evaluations=6", "run.heldout=0.1", "text.tokenizer=whitespace",
     "text.sentences=lines", "vocabulary.min_count=1",
 ]  # fmt: skip
@@ -31,7 +31,7 @@ CHANGES = [
 def domain(tmp_path: Path) -> Path:
     path = tmp_path / "domain.txt"
     path.write_text("\n".join(f"us sees {a} aunt {b} it ." for a in "abcd" for b in "wxyz") + "\n")
-    path.write_text(path.read_text() * 5)
+    path.write_text(path.read_text() * 4)
     return path
 
 
@@ -51,7 +51,7 @@ def test_finetuning_lowers_the_perplexity_of_the_domain(
 ) -> None:
     heldout = tmp_path / "heldout.txt"
     heldout.write_text("us sees a aunt z it .\nus sees d aunt w it .\n")
-    summary, _ = run(complete_run, domain, tmp_path / "tuned", heldout=heldout)
+    summary, _ = run(complete_run, domain, tmp_path / "tuned", "training.epochs=5", heldout=heldout)
     assert summary["heldout"]["average"] < 0.5 * summary["before"]["average"]
     sentences = [line.split() for line in heldout.read_text().splitlines()]
     base, tuned = (read_language_model(path) for path in (complete_run, tmp_path / "tuned"))

@@ -3,9 +3,8 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +23,7 @@ from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.run import pretrain
 from elmore.signals import InterruptedRunError
 from elmore.training.checkpoints import checkpoint_files
-from tests.pretrain.conftest import SETTINGS
+from tests.pretrain.conftest import SETTINGS, kill_in_step, start_pretraining
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -126,7 +125,7 @@ def test_accumulated_gradients_are_the_mean_over_the_batch(
     plain = replace(
         config,
         bilm=replace(config.bilm, dropout=0.0),
-        training=replace(config.training, optimizer="adagrad", lr=0.2, clip_norm=1e9, epochs=0.5),
+        training=replace(config.training, optimizer="adagrad", lr=0.2, clip_norm=1e9, epochs=0.8),
         run=replace(config.run, log_steps=1),
     )
     accumulated = replace(plain, training=replace(plain.training, accumulate=accumulate))
@@ -148,37 +147,8 @@ def test_accumulated_gradients_are_the_mean_over_the_batch(
         torch.testing.assert_close(first[name], second[name], atol=1e-5, rtol=1e-4)
 
 
-COMMAND = """
-import sys, elmore.pretrain.loop as loop, os
-from elmore.cli import main
-stop = int(os.environ.get("STOP_AT", -1))
-save = int(os.environ.get("SAVE_AT", -1))
-real = loop.Pretraining._train_step
-def step(self, *args):
-    if self.step == save:
-        loop.save_checkpoint(self)
-    if self.step == stop:
-        os.kill(os.getpid(), int(os.environ["SIGNAL"]))
-    return real(self, *args)
-loop.Pretraining._train_step = step
-sys.argv[0] = "elmore"
-main()
-"""
-
-
-def command(text: Path, folder: Path, **env: object) -> subprocess.CompletedProcess:
-    settings = [part for setting in SETTINGS for part in ("--set", setting)]
-    args = [
-        sys.executable, "-c", COMMAND, "pretrain", str(text), "-o", str(folder), "--size", "tiny",
-        "--cache", str(folder.parent / "c"), "--workers", "1", "--device", "cpu", *settings,
-    ]  # fmt: skip
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **{k: str(v) for k, v in env.items()}}
-    return subprocess.run(args, env=environment, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.parametrize(
-    ("signum", "env"),
-    [(signal.SIGTERM, {}), (signal.SIGHUP, {}), (signal.SIGKILL, {"SAVE_AT": 17})],
+    ("signum", "save_at"), [(signal.SIGTERM, None), (signal.SIGHUP, None), (signal.SIGKILL, 17)]
 )
 def test_resumed_run_is_bit_identical_to_an_uninterrupted_one(
     text: Path,
@@ -186,19 +156,20 @@ def test_resumed_run_is_bit_identical_to_an_uninterrupted_one(
     config: PretrainConfig,
     complete_run: Path,
     signum: int,
-    env: dict,
+    save_at: int | None,
 ) -> None:
     """The run is killed by a real signal in another process."""
     notes: list[dict] = []
     common = {"cache": tmp_path / "c", "workers": 1, "device": "cpu", "report": notes.append}
-    killed = command(text, tmp_path / "killed", STOP_AT=23, SIGNAL=int(signum), **env)
-    assert killed.returncode == (-9 if signum == signal.SIGKILL else 130), killed.stderr
+    kill = partial(kill_in_step, 23, signum, save_at=save_at)
+    killed = start_pretraining(text, tmp_path / "killed", SETTINGS, prepare=kill).wait()
+    assert killed.code == (-9 if signum == signal.SIGKILL else 130), killed.err
     assert checkpoint_files(tmp_path / "killed" / "checkpoints")
     assert not (tmp_path / "killed" / "config.json").exists()
     with pytest.raises(InputError, match="exists already"):
         pretrain([text], tmp_path / "killed", config, **common)
     pretrain([text], tmp_path / "killed", config, resume=True, **common)
-    assert {"note": f"resuming from step {env.get('SAVE_AT', 24)}"} in notes
+    assert {"note": f"resuming from step {save_at or 24}"} in notes
     assert_equal_runs(complete_run, tmp_path / "killed")
 
 

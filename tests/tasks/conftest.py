@@ -1,6 +1,8 @@
 """Small data files in the standard formats, and a tiny biLM on disk."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ import torch
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.embedder import Embedder
+from elmore.tasks import read_task_config, train_task
 from tests.cli.conftest import run  # noqa: F401
 
 SENTENCES = """\
@@ -38,6 +41,12 @@ London B-LOC
 early O
 . O
 """
+
+
+def train_on(task: str, data: Path, folder: Path, changes: Sequence[str]) -> dict[str, Any]:
+    """Train a task on a file that is also its dev set; return the summary."""
+    config = read_task_config(task, None, changes)
+    return train_task(task, folder, train=[data], dev=data, config=config, device="cpu")
 
 
 @pytest.fixture

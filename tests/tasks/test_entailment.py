@@ -21,6 +21,7 @@ from elmore.tasks.entailment.model import ESIM, EntailmentBatch, balanced_weight
 from elmore.tasks.vectors import WordVectors
 from elmore.tasks.words import WordEncoder, WordIndex, Words
 from elmore.text.tokenize import get_tokenizer
+from tests.tasks.conftest import train_on
 from tests.tasks.test_ner import interrupt_at
 
 MOSES = get_tokenizer()
@@ -229,15 +230,7 @@ def test_learns_a_tiny_dataset(
     tiny_dataset: Path, glove: Path, tmp_path: Path, weights: str
 ) -> None:
     settings = ["elmo.place=none", f"words.vectors={glove}", f"data.class_weights={weights}"]
-    config = read_task_config("entailment", None, [*TINY, *settings])
-    summary = train_task(
-        "entailment",
-        tmp_path / "run",
-        train=[tiny_dataset],
-        dev=tiny_dataset,
-        config=config,
-        device="cpu",
-    )
+    summary = train_on("entailment", tiny_dataset, tmp_path / "run", [*TINY, *settings])
     assert summary["scores"]["dev"]["accuracy"] >= 0.97
 
 
@@ -245,15 +238,7 @@ def test_learns_with_elmo_and_reloads(
     tiny_dataset: Path, glove: Path, tmp_path: Path, model: Path
 ) -> None:
     settings = [f"elmo.model={model}", f"words.vectors={glove}"]
-    config = read_task_config("entailment", None, [*TINY, *settings])
-    summary = train_task(
-        "entailment",
-        tmp_path / "run",
-        train=[tiny_dataset],
-        dev=tiny_dataset,
-        config=config,
-        device="cpu",
-    )
+    summary = train_on("entailment", tiny_dataset, tmp_path / "run", [*TINY, *settings])
     assert summary["scores"]["dev"]["accuracy"] >= 0.97
     assert set(summary["elmo"]) == {"input", "output"}
 

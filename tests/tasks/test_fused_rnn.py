@@ -52,12 +52,12 @@ def check(
         torch.testing.assert_close(ours / scale, reference / scale, **close)
 
 
-@pytest.mark.parametrize("hidden", [5, 70, 130])  # 130 exceeds the tile of a kernel program
+@pytest.mark.parametrize("hidden", [5, 130])  # 130 exceeds the tile of a kernel program
 def test_two_layer_lstm_equals_pytorch(hidden: int, monkeypatch: pytest.MonkeyPatch) -> None:
     check(BiLSTM(7, hidden, num_layers=2), [3, 1, 4], 7, monkeypatch)
 
 
-@pytest.mark.parametrize("hidden", [6, 100, 130])
+@pytest.mark.parametrize("hidden", [6, 130])
 def test_gru_equals_pytorch(hidden: int, monkeypatch: pytest.MonkeyPatch) -> None:
     check(BiGRU(4, hidden), [2, 5, 1], 4, monkeypatch)
 

@@ -12,7 +12,7 @@ import torch
 
 import elmore
 from elmore.errors import InputError
-from elmore.tasks import get_task, load_task, read_task_config, train_task
+from elmore.tasks import get_task, load_task, read_task_config
 from elmore.tasks.classify.config import BCNConfig
 from elmore.tasks.classify.model import BCN
 from elmore.tasks.config import ElmoConfig, WordsConfig
@@ -22,6 +22,7 @@ from elmore.tasks.vectors import WordVectors
 from elmore.tasks.words import WordEncoder, WordIndex, Words
 from elmore.text.tokenize import get_tokenizer
 from tests.cli.conftest import assert_rejected
+from tests.tasks.conftest import train_on
 
 TREE = "(4 (2 (2 The) (2 film)) (4 (3 (2 is) (4 great)) (2 .)))"
 SENTIMENT = get_task("sentiment")
@@ -325,15 +326,7 @@ def test_learns_a_tiny_dataset(
     tiny_dataset: Path, glove: Path, tmp_path: Path, changes: list[str]
 ) -> None:
     settings = [*TINY, "elmo.place=none", f"words.vectors={glove}", *changes]
-    config = read_task_config("sentiment", None, settings)
-    summary = train_task(
-        "sentiment",
-        tmp_path / "run",
-        train=[tiny_dataset],
-        dev=tiny_dataset,
-        config=config,
-        device="cpu",
-    )
+    summary = train_on("sentiment", tiny_dataset, tmp_path / "run", settings)
     assert summary["scores"]["dev"]["accuracy"] >= 0.97
 
 
@@ -341,15 +334,7 @@ def test_learns_with_elmo_and_reloads(
     tiny_dataset: Path, glove: Path, tmp_path: Path, model: Path
 ) -> None:
     changes = [*TINY, f"elmo.model={model}", f"words.vectors={glove}", "data.train_on=sentences"]
-    config = read_task_config("sentiment", None, changes)
-    summary = train_task(
-        "sentiment",
-        tmp_path / "run",
-        train=[tiny_dataset],
-        dev=tiny_dataset,
-        config=config,
-        device="cpu",
-    )
+    summary = train_on("sentiment", tiny_dataset, tmp_path / "run", changes)
     assert summary["scores"]["dev"]["accuracy"] >= 0.97
     assert set(summary["elmo"]) == {"input", "output"}
 

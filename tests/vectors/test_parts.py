@@ -416,7 +416,7 @@ parts.write_vectors(Path(sys.argv[1]), rows_after, form, resume=True)
 @every_format
 def test_run_killed_at_random_moments_is_resumed(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"v{suffix}"
-    for delay in np.random.default_rng(0).uniform(0, 0.15, 6):
+    for delay in np.random.default_rng(0).uniform(0, 0.15, 4):
         process = subprocess.Popen(
             [sys.executable, "-c", SLOW_WRITER, str(path)], stdout=subprocess.PIPE, text=True
         )
