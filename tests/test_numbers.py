@@ -115,6 +115,8 @@ def published() -> Iterator[Decimal]:
     yield from OTHERS
     for part in PARTS.values():
         yield from (number.value for number in numbers_in(part.published))
+        for row in getattr(part, "paper", {}).values():
+            yield from map(Decimal, row.values())
     for dataset in DATASETS.values():
         if dataset.published:
             reduction = error_reduction(*dataset.published[1:])
