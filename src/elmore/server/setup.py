@@ -28,13 +28,20 @@ class Limits:
     """Maximum number of tokens per sentence. The LSTMs read token by token, so long sentences are
     slow."""
 
+    max_response: int = 32_000_000
+    """Maximum size of the vectors in a response, in bytes, estimated before they are computed."""
+
+    max_connections: int = 512
+    """Maximum number of open connections; requests on further ones are answered with 429."""
+
     max_queue: int = 8192
     """Maximum number of words that wait to be computed, estimated from the length of the texts;
     further requests are answered with 429."""
 
     time_limit: float = 30.0
     """Seconds until a request fails: 408 if its body is late, 429 if it is still waiting, 504 if
-    it is being computed."""
+    it is being computed. A connection is closed if its client takes longer to read a response, or
+    more than 10 s to send the headers of a request."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -59,6 +66,15 @@ class Limits:
             )
         if (total := sum(lengths)) > self.max_tokens:
             raise InputError(f"expected up to {self.max_tokens:,} tokens in all, got {total:,}")
+
+    def check_response(self, numbers: int, bytes_per_number: int) -> None:
+        """Raise `InputError` if a response would be too large."""
+        if (size := numbers * bytes_per_number) > self.max_response:
+            raise InputError(
+                f"the response would have about {size / 1e6:,.0f} MB; expected up to "
+                f"{self.max_response / 1e6:,.0f} MB. Send less text, or ask for one layer, pooling "
+                "or the format npy"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
