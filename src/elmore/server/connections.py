@@ -25,7 +25,7 @@ def limited_protocol(limits: Limits) -> type[asyncio.Protocol]:
             super().connection_made(transport)
             above = len(self.connections) - limits.max_connections
             if above > 0:
-                self.app_state = {**self.app_state, CROWDED: True}
+                self.app_state = {**self.app_state, CROWDED: True}  # type: ignore[has-type]
             if above > _TOLD:
                 transport.abort()
             self._start_timer(min(_HEADER_SECONDS, limits.time_limit))

@@ -1,6 +1,6 @@
 """What a server loads, and the limits of its requests."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Literal
@@ -85,7 +85,7 @@ class Setup:
     """Names in the API, and what `elmore.load` takes. The first one is the default."""
 
     tasks: Mapping[str, str] = field(default_factory=dict)
-    """Names in the API, and folders of trained tasks."""
+    """Names in the API, and folders or names of trained tasks."""
 
     corpora: Mapping[str, str] = field(default_factory=dict)
     """Names of models, and text files in which their neighbors are searched. English models have
@@ -102,8 +102,12 @@ class Setup:
             raise InputError(f"threads must be at least 1, got {self.threads}")
 
 
-def parse_names(values: Iterable[str]) -> dict[str, str]:
+def parse_names(values: Iterable[str], installed: Container[str] = ()) -> dict[str, str]:
     """Map names to sources, given as NAME=SOURCE or as a path, whose last part is the name.
+
+    Args:
+        values: The sources.
+        installed: Sources that are names already, such as en/ner.
 
     Raises:
         InputError: If two sources have the same name.
@@ -111,13 +115,27 @@ def parse_names(values: Iterable[str]) -> dict[str, str]:
     sources: dict[str, str] = {}
     for value in values:
         name, source = _split(value)
-        name = PurePath(value).name if name is None else name
+        if name is None:
+            name = value if value in installed else PurePath(value).name
         if not name or not source:
             raise InputError(f"expected NAME=PATH or a path, got {value!r}")
         if name in sources:
             raise InputError(f"two are called {name}; give one another name, as in other={source}")
         sources[name] = source
     return sources
+
+
+def choose_tasks(values: Iterable[str], models: Mapping[str, str]) -> dict[str, str]:
+    """Map names to trained tasks, as `parse_names` does; by default the installed ones.
+
+    Those are the tasks of packages whose biLM is one of the models.
+    """
+    from elmore.tasks.installed import installed_tasks
+
+    installed = [task.name for task in installed_tasks()]
+    if values := list(values):
+        return parse_names(values, installed)
+    return {name: name for name in installed if name.partition("/")[0] in models.values()}
 
 
 def parse_corpora(values: Iterable[str], models: Mapping[str, str]) -> dict[str, str]:
