@@ -57,7 +57,7 @@ def predict(
 
     if file_format == "task" and tokenizer:
         raise InputError("--tokenizer is for --format text only")
-    if file_format == "text" and not _LABELED.isdisjoint(file.suffixes):
+    if file_format == "text" and not _LABELED.isdisjoint(Path(file).suffixes):
         print(
             f"elmore: reading {file} as text, one example per line; for labeled examples in the "
             "task's standard format, use --format task",
