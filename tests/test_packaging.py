@@ -8,12 +8,15 @@ import pytest
 
 import elmore
 from elmore.checkpoint.packages import find_package
+from elmore.tasks.installed import installed_tasks
 from tests.packages import install
 
 ROOT = Path(__file__).parents[1]
 MEGABYTE = 1_000_000
 INCLUDED = ROOT / "src" / "elmore" / "models" / "en"
 PACKAGES = sorted(path.parent for path in ROOT.glob("models/*/pyproject.toml"))
+TASK_PACKAGES = [folder for folder in PACKAGES if list(folder.glob("*/task.json"))]
+MODEL_PACKAGES = [folder for folder in PACKAGES if folder not in TASK_PACKAGES]
 SECTIONS = ["Data", "Training", "Scores", "Limits", "Bias", "Size", "License"]
 
 
@@ -45,7 +48,7 @@ def test_model_card_has_all_sections_and_the_readme_links_to_it(folder: Path) ->
     assert link in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("folder", PACKAGES, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", MODEL_PACKAGES, ids=lambda folder: folder.name)
 def test_model_package_is_loaded_by_the_name_of_its_folder(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,3 +66,22 @@ def test_model_package_is_loaded_by_the_name_of_its_folder(
     assert not list(package.folder.glob("*.py"))
     expected = elmore.load(folder, device="cpu")
     assert elmore.load(folder.name, device="cpu").weights_hash == expected.weights_hash
+
+
+@pytest.mark.parametrize("folder", TASK_PACKAGES, ids=lambda folder: folder.name)
+def test_tasks_of_a_package_are_loaded_by_name(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    install(folder, site)
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.chdir(tmp_path)
+    assert list(site.glob("*.dist-info/licenses/LICENSE"))
+    assert not list(site.glob("elmore_*/**/*.py"))
+    tasks = [task for task in installed_tasks() if task.distribution == f"elmore-{folder.name}"]
+    assert {task.folder.name for task in tasks} == {
+        f.parent.name for f in folder.glob("*/task.json")
+    }
+    for task in tasks:
+        elmore.tasks.load(task.name, device="cpu")

@@ -5,7 +5,7 @@ import io
 import json
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -361,6 +361,49 @@ def test_metrics_count_requests_by_route(client: TestClient) -> None:
     assert 'elmore_requests_total{route="/v1/embed",status="422"} 1.0' in lines
     assert 'elmore_requests_total{route="other",status="404"} 1.0' in lines
     assert "elmore_queue_words 0.0" in lines
+
+
+def test_metrics_count_what_is_refused_before_the_routes(
+    new_client: Callable[..., TestClient],
+) -> None:
+    client = new_client(token=TOKEN, hosts=["testserver"])
+    allowed = {"Authorization": f"Bearer {TOKEN}"}
+    client.get("/v1/models")
+    client.get("/healthz", headers={"Host": "evil.example"})
+    client.post("/v1/embed", content=b"x" * 20_001, headers=allowed)
+    lines = client.get("/metrics", headers=allowed).text.splitlines()
+    for status in (400, 401, 413):
+        assert f'elmore_requests_total{{route="other",status="{status}"}} 1.0' in lines
+
+
+def test_the_size_of_a_response_is_limited(
+    client: TestClient, worker: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: the size of the response without the limit."""
+    request = {"tokens": [["a"] * 90] * 2}
+    size = len(client.post("/v1/embed", json=request).content)
+    model = worker.backend.models["tiny"]
+    monkeypatch.setattr(model, "_limits", replace(LIMITS, max_response=size // 2))
+    response = client.post("/v1/embed", json=request)
+    assert response.status_code == 422
+    assert "MB. Send less text, or ask for one layer, pooling or the format npy" in response.text
+    for smaller in ({"format": "npy"}, {"layers": "top"}, {"pooling": "max"}):
+        assert client.post("/v1/embed", json={**request, **smaller}).status_code == 200
+    monkeypatch.setattr(model, "_limits", replace(LIMITS, max_response=10_000))
+    words = {"tokens": ["a"] * 90, "position": 0}
+    for matrix, status in ((True, 422), (False, 200)):
+        body = {"first": words, "second": words, "matrix": matrix}
+        assert client.post("/v1/similarity", json=body).status_code == status
+
+
+def test_words_of_clients_are_not_cached_for_good(
+    client: TestClient, worker: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("elmore.server.backend._MAX_CACHED_CHARACTERS", 2000)
+    cache = worker.backend.models["tiny"].embedder._runner.words
+    for letter in "abcdef":
+        assert client.post("/v1/embed", json={"texts": [letter * 900]}).status_code == 200
+        assert sum(map(len, cache._rows)) < 3500
 
 
 def test_health_checks_are_plain_text_as_documented(client: TestClient) -> None:

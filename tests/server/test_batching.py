@@ -169,3 +169,23 @@ def test_requests_that_wait_for_the_time_limit_are_refused() -> None:
     assert isinstance(answer, BusyError)
     assert 0.25 < seconds < 2
     assert [batch.requests for batch in worker.batches] == [["first"]]
+
+
+def test_requests_that_waited_for_the_worker_do_not_wait_for_later_ones() -> None:
+    """While a batch is computed, the next one gathers: its clients need no further delay."""
+    worker = Scripted()
+    worker.released.clear()
+
+    async def main(queue: Queue) -> None:
+        first = submit(queue, "first")
+        await asyncio.sleep(0.05)
+        second = submit(queue, 1, 2, 3)
+        await asyncio.sleep(0.05)
+        worker.released.set()
+        await first
+        third = submit(queue, 4, 5)  # at once, like clients that were just answered
+        await second
+        await third
+
+    run(worker, main)
+    assert [batch.requests for batch in worker.batches] == [["first"], [1, 2, 3], [4, 5]]

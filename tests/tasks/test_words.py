@@ -136,12 +136,10 @@ def test_encoding_does_not_depend_on_the_batch() -> None:
 
 
 @pytest.mark.parametrize("max_cached", [0, 2, 100])
-def test_cache_does_not_change_the_encoding(
-    monkeypatch: pytest.MonkeyPatch, max_cached: int
-) -> None:
+def test_cache_does_not_change_the_encoding(max_cached: int) -> None:
     """Oracle: an encoder with an empty cache."""
-    monkeypatch.setattr("elmore.tasks.words._MAX_CACHED", max_cached)
-    _, encode = build(None, place="none")
+    index, device = WordIndex(["fails"], KNOWN.words), torch.device("cpu")
+    encode = WordEncoder(index, None, with_characters=True, device=device, max_cached=max_cached)
     a, b, c = [["the", "Cat"], ["new"], []], [["new"], ["the", "dog"], ["new"]], [["Cat"] * 5]
     for sentences in (a, b, a, c, b):
         _, fresh = build(None, place="none")

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 import elmore
 from elmore.atomic import atomic_file, atomic_folder, has_utf8_name, lock, refuse_existing
@@ -106,13 +106,13 @@ def write_directory(
         "provenance": dict(provenance or {}),
     }
     config["settings_hash"] = _hash_settings(config)
-    state = _state_dict(bilm, dtype)
-    config["weights_hash"] = hash_weights(_dequantize(state))
+    state = compress(bilm.state_dict(), dtype)
+    config["weights_hash"] = hash_weights(decompress(state))
     for name, tensors in _shards(state, max_file_bytes):
         save_tensors(tensors, path / name)
     if softmax is not None:
-        state = _state_dict(softmax, softmax_dtype or dtype)
-        config["softmax_hash"] = hash_weights(_dequantize(state))
+        state = compress(softmax.state_dict(), softmax_dtype or dtype)
+        config["softmax_hash"] = hash_weights(decompress(state))
         save_tensors(state, path / SOFTMAX)
     if vocabulary is not None:
         config["vocabulary_hash"] = hash_words(vocabulary)
@@ -133,9 +133,9 @@ def _hash_settings(config: Mapping[str, Any]) -> str:
     return hash_json([config["bilm"], config.get("text")])
 
 
-def _state_dict(module: nn.Module, dtype: Dtype) -> dict[str, Tensor]:
+def compress(weights: Mapping[str, Tensor], dtype: Dtype) -> dict[str, Tensor]:
     """Return the tensors to store, with one for the scales of each int8 matrix."""
-    state = {name: value.detach().cpu().contiguous() for name, value in module.state_dict().items()}
+    state = {name: value.detach().cpu().contiguous() for name, value in weights.items()}
     if dtype != "int8":
         return {name: value.to(getattr(torch, dtype)) for name, value in state.items()}
     for name, value in list(state.items()):
@@ -153,7 +153,7 @@ def _quantize(matrix: Tensor) -> tuple[Tensor, Tensor]:
     return (matrix / scale[:, None]).round().to(torch.int8), scale
 
 
-def _dequantize(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def decompress(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the weights of a state dict that may have int8 matrices and their scales."""
     return {
         name: value * state[name + _SCALE][:, None] if name + _SCALE in state else value
@@ -207,7 +207,7 @@ def read_directory(path: Path) -> BiLM:
     if not files[0].exists():
         files = sorted(path.glob(_SHARD_PATTERN)) or files
     weights_hash = read_config(path).get("weights_hash")
-    return build(partial(BiLM, config), _read_weights(files), str(path / WEIGHTS), weights_hash)
+    return build(partial(BiLM, config), read_weights(files), str(path / WEIGHTS), weights_hash)
 
 
 def read_bilm_config(path: Path) -> BiLMConfig:
@@ -236,10 +236,10 @@ def read_softmax(path: Path, vocab_size: int, dim: int) -> Softmax:
     """Load the softmax of a language model from its checkpoint directory."""
     new = partial(Softmax, dim=dim, vocab_size=vocab_size)
     expected_hash = read_config(path).get("softmax_hash")
-    return build(new, _read_weights([path / SOFTMAX]), str(path / SOFTMAX), expected_hash)
+    return build(new, read_weights([path / SOFTMAX]), str(path / SOFTMAX), expected_hash)
 
 
-def _read_weights(files: Sequence[Path]) -> Iterator[tuple[str, Tensor]]:
+def read_weights(files: Sequence[Path]) -> Iterator[tuple[str, Tensor]]:
     """Yield the weights in safetensors files one at a time, int8 matrices as float32."""
     tensors = {name: read for file in files for name, read in _open_tensors(file)}
     for name, read in tensors.items():

@@ -5,7 +5,6 @@ name of the model; its value is a Python package whose folder is a checkpoint di
 """
 
 from importlib.metadata import entry_points
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ import elmore
 from elmore.bilm.model import BiLM
 from elmore.checkpoint.build import on_meta_device
 from elmore.checkpoint.directory import CONFIG, read_bilm_config, read_tokenization
+from elmore.checkpoint.locate import package_folders
 from elmore.errors import InputError
 
 GROUP = "elmore.models"
@@ -29,12 +29,8 @@ class ModelPackage(NamedTuple):
     @property
     def folder(self) -> Path:
         """The checkpoint directory. Raises `InputError` if the package is broken."""
-        try:
-            spec = find_spec(self.module)  # imports only the parents of a dotted name
-            reason = f"there is no Python package {self.module}"
-        except Exception as error:  # anything that the import of a parent may raise
-            spec, reason = None, f"importing {self.module} fails ({error})"
-        for folder in map(Path, (spec and spec.submodule_search_locations) or ()):
+        folders, reason = package_folders(self.module)
+        for folder in folders:
             if (folder / CONFIG).is_file():
                 return folder
             reason = f"{folder} has no {CONFIG}"

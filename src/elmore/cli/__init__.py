@@ -16,7 +16,7 @@ import elmore
 from elmore.cli.convert import convert
 from elmore.cli.embed import embed
 from elmore.cli.evaluate import evaluate
-from elmore.cli.export import onnx, projector
+from elmore.cli.export import onnx, projector, tasks
 from elmore.cli.finetune import finetune
 from elmore.cli.index import index
 from elmore.cli.info import info
@@ -54,7 +54,7 @@ _ARGUMENTS: dict[Callable[..., None], str] = {
     perplexity: "[OPTIONS] MODEL FILES...",
     train: "--train PATH... --dev PATH --output PATH [OPTIONS] TASK",
     evaluate: "[OPTIONS] RUN FILE",
-    predict: "[OPTIONS] RUN [FILE]",
+    predict: "[OPTIONS] RUN [FILE | TEXT]",
     reproduce: "--data PATH --output PATH [OPTIONS]",
     serve: "[OPTIONS]",
     convert: "--output PATH [OPTIONS] MODEL [OPTIONS.JSON]",
@@ -63,10 +63,11 @@ _ARGUMENTS: dict[Callable[..., None], str] = {
 _EXPORT_ARGUMENTS: dict[Callable[..., None], str] = {
     onnx: "--output PATH [OPTIONS] [MODEL] [OPTIONS.JSON]",
     projector: "--output PATH [OPTIONS] TEXT",
+    tasks: "--output PATH --license-file PATH [OPTIONS] RUNS...",
 }
 exports = App(
     name="export",
-    help="Write models and vectors for other programs.",
+    help="Write models and vectors for other programs, and trained tasks as a package.",
     help_epilogue="Run `elmore export COMMAND --help` for options and examples.",
 )
 for group, name, commands in (

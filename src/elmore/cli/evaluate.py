@@ -31,7 +31,7 @@ def evaluate(
     Example: `elmore evaluate runs/ner c.conll --predictions predictions.jsonl`
 
     Args:
-        run: Folder written by `elmore train`.
+        run: Folder written by `elmore train`, or the name of an installed task, such as en/ner.
         file: Labeled examples, in the task's standard format.
         predictions: File for the predictions, one line of JSON per example. An existing file is
             replaced only if its first line looks like a prediction of this task.

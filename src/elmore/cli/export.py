@@ -1,5 +1,6 @@
-"""`elmore export`: models and vectors for other programs."""
+"""`elmore export`: models and vectors for other programs, trained tasks as a package."""
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,6 +20,8 @@ from elmore.cli.options import (
     Vocab,
 )
 from elmore.cli.show import count, show
+
+_Repeated = Parameter(consume_multiple=False, negative="", show_default=False)
 
 
 def onnx(
@@ -98,3 +101,61 @@ def projector(
         progress=with_progress,
     )
     show(files, f"{count(files.words, 'word')} -> {files.folder}", as_json=json_output)
+
+
+def tasks(
+    *runs: str,
+    output: Output,
+    license_file: Path,
+    data: Annotated[tuple[str, ...], _Repeated] = (),
+    evaluate: Annotated[tuple[str, ...], _Repeated] = (),
+    max_words: int = 20_000,
+    dtype: Literal["float32", "float16", "int8"] = "int8",
+    device: str = "auto",
+    json_output: Json = False,
+) -> None:
+    """Write trained tasks as a Python package, with fewer word vectors and compressed weights.
+
+    Example: `elmore export tasks runs/ner runs/ner-baseline -o en-tasks --license-file LICENSES`
+
+    Installed with pip, the tasks have the name of their biLM in front: `elmore predict en/ner`.
+    The biLM must be an installed model.
+
+    Args:
+        runs: Folders written by `elmore train`. NAME=FOLDER sets the name of a task.
+        output: Folder to write.
+        license_file: Licenses of the training data and of the weights.
+        data: Labeled file whose words keep their vectors, as in ner=train.conll; repeat for
+            several.
+        evaluate: Labeled file to score before and after, as in ner=test.conll; repeat for several
+            tasks.
+        max_words: Number of pretrained word vectors of a task, the first ones of their file, unless
+            --data has more words.
+        dtype: Type of weights and word vectors in the files; int8 has one scale per row of a
+            matrix.
+        device: Where to compute the scores: auto, cpu, cuda or cuda:NUMBER.
+    """
+    from elmore.server.setup import parse_names
+    from elmore.tasks.package import package_tasks, parse_files
+
+    packaged = package_tasks(
+        parse_names(runs),
+        output,
+        license_file=license_file,
+        data=parse_files(data),
+        evaluate={kind: files[-1] for kind, files in parse_files(evaluate).items()},
+        max_words=max_words,
+        dtype=dtype,
+        device=device,
+    )
+    if json_output:
+        print(json.dumps({"folder": str(output), "tasks": [t._asdict() for t in packaged]}))
+        return
+    for task in packaged:
+        print(f"{task.name}: {task.words:,} of {task.words_before:,} words, ", end="")
+        print(f"{task.bytes / 1e6:.1f} MB", end="")
+        if task.score is not None and task.score_before is not None:
+            print(f", {task.score_name} {100 * task.score_before:.2f}", end="")
+            print(f" -> {100 * task.score:.2f}", end="")
+        print()
+    print(output)

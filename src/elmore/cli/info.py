@@ -17,8 +17,8 @@ def info(
 ) -> None:
     """Show the configuration, size, provenance and model card of a model.
 
-    Without a model, list the installed models, the versions of elmore, Python and PyTorch, and the
-    GPUs.
+    Without a model, list the installed models and tasks, the versions of elmore, Python and
+    PyTorch, and the GPUs.
 
     Example: `elmore info weights.hdf5 options.json`
 
@@ -49,13 +49,16 @@ def _describe_installation() -> dict[str, Any]:
 
     import elmore
     from elmore.checkpoint.packages import model_packages
+    from elmore.tasks.installed import installed_tasks
 
+    tasks = [task.name for task in installed_tasks()]
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
         "elmore": elmore.__version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "gpus": gpus or "none",
+        **({"tasks": tasks} if tasks else {}),
         "models": [package.describe() for package in model_packages()],
     }
 

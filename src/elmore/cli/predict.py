@@ -1,6 +1,7 @@
 """`elmore predict`: predictions of a trained task."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ _LABELED = {".conll", ".conllu", ".json", ".jsonl"}
 
 def predict(
     run: Path,
-    file: Annotated[Path, Parameter(allow_leading_hyphen=True)] = Path("-"),
+    file: Annotated[str, Parameter(allow_leading_hyphen=True)] = "-",
     *,
     file_format: Annotated[Literal["text", "task"], Parameter(name="--format")] = "text",
     tokenizer: Literal["moses", "whitespace", "spacy"] | None = None,
@@ -34,11 +35,13 @@ def predict(
     Output is formatted on a terminal, and one line of JSON per line of text in a pipe. A blank or
     invalid line gives an object with the key `error`. If no line is valid, the exit code is 2.
 
-    Example: `elmore predict runs/ner < sentences.txt`
+    Examples: `elmore predict runs/ner < sentences.txt`,
+    `elmore predict en/ner "Ada Lovelace lived in London."`
 
     Args:
-        run: Folder written by `elmore train`.
-        file: Text file with one example per line; - is standard input.
+        run: Folder written by `elmore train`, or the name of an installed task, such as en/ner.
+        file: Text file with one example per line; - is standard input. An argument of more than one
+            word that is not a file is the text itself.
         file_format: Format of the file: text, or task for labeled examples in the task's standard
             format.
         tokenizer: Tokenizer of the text; by default, the one used in training. Use whitespace for
@@ -54,7 +57,7 @@ def predict(
 
     if file_format == "task" and tokenizer:
         raise InputError("--tokenizer is for --format text only")
-    if file_format == "text" and not _LABELED.isdisjoint(file.suffixes):
+    if file_format == "text" and not _LABELED.isdisjoint(Path(file).suffixes):
         print(
             f"elmore: reading {file} as text, one example per line; for labeled examples in the "
             "task's standard format, use --format task",
@@ -62,7 +65,7 @@ def predict(
         )
     trained = load_task(run, task=task, device=device, bilm=init_bilm, precision=precision)
     # A line typed on a terminal is answered at once; files are processed in batches.
-    interactive = str(file) == "-" and sys.stdin.isatty()
+    interactive = file == "-" and sys.stdin.isatty()
     outcomes = trained.outcomes(
         trained.read(file) if file_format == "task" else _read_lines(file, replace_invalid),
         trained.tokenizer(tokenizer, language),
@@ -86,11 +89,12 @@ def predict(
         print(f"elmore: blank or invalid lines without a prediction: {errors}", file=sys.stderr)
 
 
-def _read_lines(file: Path, replace_invalid: bool) -> Iterator[str | InputError]:
-    """Yield the lines of a file, and an error for each line with invalid characters."""
+def _read_lines(file: str, replace_invalid: bool) -> Iterator[str | InputError]:
+    """Yield the lines of a file or a text, and an error for each with invalid characters."""
     from elmore.text.lines import read_lines
 
-    for line in read_lines(file, replace_invalid=True):
+    is_text = len(file.split()) > 1 and not os.path.exists(file)  # noqa: PTH110, long for a path
+    for line in file.splitlines() if is_text else read_lines(Path(file), replace_invalid=True):
         if "\ufffd" in line and not replace_invalid:
             yield InputError(
                 "invalid UTF-8, NUL or U+FFFD; use --replace-invalid to predict such lines, too"

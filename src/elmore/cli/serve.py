@@ -35,7 +35,8 @@ def serve(
         host: Address to listen on; by default only this machine can connect.
         model: Model, as in other commands, by default en; repeat for several. NAME=MODEL sets its
             name in the API.
-        task: Folder of a trained task; repeat for several. NAME=FOLDER sets its name in the API.
+        task: Folder of a trained task, or the name of an installed one; repeat for several.
+            NAME=FOLDER sets its name in the API. By default, the installed tasks of the models.
         corpus: Text file in which neighbors are searched, one sentence per line; MODEL=FILE if
             there are several models. By default, English models search a sample.
         workers: Processes that compute; each has its own copy of the models.
@@ -46,12 +47,12 @@ def serve(
     """
     from elmore.server.run import is_loopback
     from elmore.server.run import serve as run
-    from elmore.server.setup import Setup, parse_corpora, parse_names, read_token
+    from elmore.server.setup import Setup, choose_tasks, parse_corpora, parse_names, read_token
 
     models = parse_names(model)
     setup = Setup(
         models=models,
-        tasks=parse_names(task),
+        tasks=choose_tasks(task, models),
         corpora=parse_corpora(corpus, models),
         limits=limits,
         device=device,

@@ -38,7 +38,7 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
         408: "The body did not arrive in time",
         413: "The body is too large",
         422: "The request is invalid or exceeds a limit",
-        429: "Too much is waiting; try again after Retry-After seconds",
+        429: "Too many requests or connections; try again after Retry-After seconds",
         500: "The server failed to answer this request",
         503: "The worker ended while it computed this request",
         504: "The computation took too long",
@@ -98,10 +98,10 @@ def create_app(
         responses=_PROBLEMS,
     )
 
-    async def answer(kind: str, name: str, request: Any, texts: list[str | list[str]]) -> Response:
+    async def answer(kind: str, name: str, request: Any) -> Response:
         """Check the size of a request and wait for its answer."""
-        limits.check_sentences(len(texts), sum(map(_count_characters, texts)))
-        result = await queue.submit(kind, name, request, sum(map(_estimate_words, texts)))
+        limits.check_sentences(len(request.sentences()), request.characters())
+        result = await queue.submit(kind, name, request, request.estimate_words())
         return Response(result.body, result.status, dict(result.headers), result.media_type)
 
     def find_model(name: str | None) -> str:
@@ -114,46 +114,39 @@ def create_app(
     @app.post("/v1/embed", response_model=schemas.EmbedResponse, responses=_VECTORS)
     async def embed(request: schemas.EmbedRequest) -> Response:
         """Return the vectors of sentences."""
-        return await answer("model", find_model(request.model), request, request.sentences())
+        return await answer("model", find_model(request.model), request)
 
     @app.post("/v1/tokenize", response_model=schemas.TokenizeResponse)
     async def tokenize(request: schemas.TokenizeRequest) -> Response:
         """Return the tokens of sentences."""
-        return await answer("model", find_model(request.model), request, [*request.texts])
+        return await answer("model", find_model(request.model), request)
 
     @app.post("/v1/similarity", response_model=schemas.SimilarityResponse)
     async def similarity(request: schemas.SimilarityRequest) -> Response:
         """Compare two words in two sentences, layer by layer."""
-        texts = [request.first.sentence(), request.second.sentence()]
-        return await answer("model", find_model(request.model), request, texts)
+        return await answer("model", find_model(request.model), request)
 
     @app.post("/v1/neighbors", response_model=schemas.NeighborsResponse)
     async def neighbors(request: schemas.NeighborsRequest) -> Response:
         """Return the words of the corpus that are most similar to a word in context."""
-        texts = [request.word.sentence()]
-        return await answer("model", find_model(request.model), request, texts)
+        return await answer("model", find_model(request.model), request)
 
     @app.post("/v1/map", response_model=schemas.MapResponse)
     async def occurrence_map(request: schemas.MapRequest) -> Response:
         """Return the occurrences of a word in the corpus, in two dimensions and in clusters."""
-        texts = [request.word.sentence()]
-        return await answer("model", find_model(request.model), request, texts)
+        return await answer("model", find_model(request.model), request)
 
     @app.post("/v1/inside", response_model=schemas.InsideResponse)
     async def inside(request: schemas.InsideRequest) -> Response:
         """Follow a word through the model: bytes, character filters, layers."""
-        texts = [request.word.sentence()]
-        return await answer("model", find_model(request.model), request, texts)
+        return await answer("model", find_model(request.model), request)
 
-    @app.post("/v1/tasks/{name}", response_model=schemas.TaskResponse)
+    @app.post("/v1/tasks/{name:path}", response_model=schemas.TaskResponse)
     async def predict(name: str, request: schemas.TaskRequest) -> Response:
         """Return the predictions of a trained task."""
         if name not in tasks:
             raise HTTPException(404, f"no task {name[:40]!r}; loaded: {', '.join(tasks) or 'none'}")
-        texts = [
-            " ".join(item.values()) if isinstance(item, dict) else item for item in request.inputs
-        ]
-        return await answer("task", name, request, [*texts])
+        return await answer("task", name, request)
 
     @app.get("/v1/models")
     async def describe() -> schemas.ModelsResponse:
@@ -182,12 +175,12 @@ def create_app(
     _add_page(app)
     _add_error_handlers(app)
 
-    # The last one is the outermost.
-    app.add_middleware(Measure, metrics=metrics)
+    # The last one is the outermost: it counts what the others refuse.
     app.add_middleware(BodyLimit, limits=limits)
-    app.add_middleware(Security, token=token)
     if hosts:
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)
+    app.add_middleware(Security, token=token)
+    app.add_middleware(Measure, metrics=metrics)
     return app
 
 
@@ -240,12 +233,3 @@ def _describe_error(error: dict[str, Any]) -> str:
     where = ".".join(str(part) for part in error["loc"] if part != "body")
     message = error["msg"].removeprefix("Value error, ")
     return f"{where}: {message}" if where else message
-
-
-def _count_characters(text: str | list[str]) -> int:
-    return len(text) if isinstance(text, str) else sum(map(len, text))
-
-
-def _estimate_words(text: str | list[str]) -> int:
-    """Return about how many words a sentence has; it is tokenized by the worker."""
-    return 1 + (len(text) // 5 if isinstance(text, str) else len(text))

@@ -18,6 +18,9 @@ from elmore.tasks.saved import load as load_task
 from elmore.tasks.saved import read_bilm_hash
 from elmore.tasks.trained import TrainedTask
 
+_MAX_CACHED_CHARACTERS = 20_000_000
+"""Characters in requests, after which the cached words of the models are dropped."""
+
 
 class Backend:
     """Loaded models and tasks."""
@@ -34,6 +37,9 @@ class Backend:
         self.tasks = {
             name: _load_task(folder, embedders, setup) for name, folder in setup.tasks.items()
         }
+        layers = (task.encode.layers for task in self.tasks.values())
+        self._embedders = {*embedders, *(cache.embedder for cache in layers if cache)}
+        self._characters = 0
         self._limits = setup.limits
 
     def describe(self) -> dict[str, Any]:
@@ -53,11 +59,20 @@ class Backend:
 
     def answer(self, kind: str, name: str, requests: Sequence[Any]) -> list[Answer]:
         """Answer the requests of a batch, all to one model or all to one task."""
+        self._limit_caches(sum(request.characters() for request in requests))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about unusual text, which is the client's affair
             if kind == "task":
                 return self._predict(name, requests)
             return self.models[name].answer(requests)
+
+    def _limit_caches(self, characters: int) -> None:
+        """Drop cached words now and then: clients choose how long they are."""
+        self._characters += characters
+        if self._characters > _MAX_CACHED_CHARACTERS:
+            self._characters = characters
+            for embedder in self._embedders:
+                embedder.free()
 
     def _predict(self, name: str, requests: Sequence[schemas.TaskRequest]) -> list[Answer]:
         trained = self.tasks[name]

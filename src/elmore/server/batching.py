@@ -42,6 +42,7 @@ class _Waiting(NamedTuple):
     request: Any
     words: int
     answer: "asyncio.Future[Answer]"
+    since: float
 
 
 class Queue:
@@ -94,7 +95,7 @@ class Queue:
         if self._waiting and self._words + words > self._limits.max_queue:
             raise BusyError(self._retry_after())
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        item = _Waiting(kind, name, request, words, answer)
+        item = _Waiting(kind, name, request, words, answer, time.monotonic())
         self._waiting.append(item)
         self._count(words)
         self._arrival.set()
@@ -152,13 +153,7 @@ class Queue:
         while not self._waiting:
             self._arrival.clear()
             await self._arrival.wait()
-        latest = time.monotonic() + MAX_GATHER_SECONDS
-        size = 0
-        while size < len(self._waiting) and time.monotonic() < latest:
-            if self._words >= BATCH_WORDS:
-                break
-            size = len(self._waiting)
-            await asyncio.sleep(GATHER_SECONDS)
+        await self._gather()
         batch: list[_Waiting] = []
         rest: deque[_Waiting] = deque()
         words = 0
@@ -176,6 +171,19 @@ class Queue:
         self._waiting = rest
         self._count(-words)
         return batch
+
+    async def _gather(self) -> None:
+        """Wait for more requests, unless the oldest one has waited for a worker already.
+
+        Under load, those that arrive while a batch is computed are the next batch.
+        """
+        latest = self._waiting[0].since + MAX_GATHER_SECONDS
+        if time.monotonic() > self._waiting[0].since + GATHER_SECONDS:
+            return
+        size = 0
+        while self._words < BATCH_WORDS and size < len(self._waiting) and time.monotonic() < latest:
+            size = len(self._waiting)
+            await asyncio.sleep(GATHER_SECONDS)
 
     async def _replace(self, worker: Computes) -> None:
         """Start a worker again, as often as it takes."""

@@ -17,6 +17,9 @@ from elmore.server.messages import ARROW, NPY, Answer
 from elmore.server.schemas import EmbedRequest
 from elmore.vectors.rows import VectorForm, VectorRow, to_batch
 
+BYTES_PER_NUMBER = {"json": 12, "arrow": 4, "npy": 4}
+"""About the size of a float32 in each format."""
+
 
 def as_json(value: object, status: int = 200) -> Answer:
     """Return a JSON body; floats of arrays have as many digits as they need to be read back."""

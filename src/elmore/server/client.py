@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
+from http.client import HTTPException
 from io import BytesIO
 from typing import Any
 from urllib.error import HTTPError
@@ -15,10 +16,17 @@ from jaxtyping import Float32
 from elmore.errors import InputError
 
 
+class ServerError(Exception):
+    """The server cannot be reached, is too busy, or failed; the request may be valid."""
+
+
 class Client:
     """Calls the API of a server.
 
     Client("http://127.0.0.1:8000").embed(["He sat by the bank."])
+
+    Methods raise `InputError` if the server rejects a request, and `ServerError` if it cannot be
+    reached or fails.
 
     Args:
         url: Address of the server.
@@ -106,7 +114,12 @@ class Client:
                     if error.code == 429 and attempt < self._retries:
                         time.sleep(float(error.headers.get("Retry-After", 1)))
                         continue
-                    raise InputError(f"{path}: {_detail(error)}") from error
+                    failed = error.code == 429 or error.code >= 500
+                    kind = ServerError if failed else InputError
+                    raise kind(f"{path}: {_detail(error)}") from error
+            except (OSError, HTTPException) as error:  # also URLError and timeouts
+                reason = str(getattr(error, "reason", error)) or type(error).__name__
+                raise ServerError(f"{self._url}{path}: no response ({reason})") from error
         raise AssertionError
 
 

@@ -7,12 +7,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from elmore.server.setup import Limits
 
+CROWDED = "crowded"
+"""Key in the state of requests on a connection above the limit, which are answered with 429."""
+
 
 class BodyLimit:
     """Middleware that reads the body of a request before the app sees it.
 
     A body that is too large is refused with 413 as soon as that is known; one that does not arrive
-    within the time limit, with 408.
+    within the time limit, with 408; any request on a connection above the limit, with 429.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
@@ -23,6 +26,9 @@ class BodyLimit:
         """Handle a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if scope.get("state", {}).get(CROWDED):
+            await _refuse(429, "too many connections; try again in 1 s")(scope, receive, send)
             return
         limit = self._limits.max_body
         too_large = _refuse(413, f"expected a body of up to {limit:,} bytes")
@@ -65,4 +71,5 @@ def _announced_length(scope: Scope) -> int:
 
 
 def _refuse(status: int, detail: str) -> JSONResponse:
-    return JSONResponse({"detail": detail}, status, {"Connection": "close"})
+    retry = {"Retry-After": "1"} if status == 429 else {}
+    return JSONResponse({"detail": detail}, status, {"Connection": "close", **retry})

@@ -26,7 +26,7 @@ from elmore.errors import InputError
 from elmore.inference.batches import Embedded
 from elmore.inference.layers import check_layer, check_layers, select_layers
 from elmore.server import schemas
-from elmore.server.bodies import as_json, embedded_sentences, refuse
+from elmore.server.bodies import BYTES_PER_NUMBER, as_json, embedded_sentences, refuse
 from elmore.server.corpus import Corpus
 from elmore.server.messages import Answer
 from elmore.server.setup import Setup
@@ -137,7 +137,20 @@ class LoadedModel:
             case schemas.InsideRequest():
                 sentences = [self._find(request.word).tokens]
         self._limits.check_tokens([len(sentence) for sentence in sentences])
+        self._check_response(request, sentences)
         return sentences
+
+    def _check_response(self, request: ModelRequest, sentences: list[list[str]]) -> None:
+        """Raise `InputError` if a response would be too large."""
+        J, lengths = self.embedder.num_layers, list(map(len, sentences))
+        match request:
+            case schemas.EmbedRequest():
+                vectors = sum(lengths) if request.pooling == "none" else len(lengths)
+                size = BYTES_PER_NUMBER[request.format] * self.embedder.dim
+                self._limits.check_response(vectors * (J if request.layers == "all" else 1), size)
+            case schemas.SimilarityRequest(matrix=True):
+                numbers = J * lengths[0] * lengths[1]
+                self._limits.check_response(numbers, BYTES_PER_NUMBER["json"])
 
     def _finish(
         self, request: ModelRequest, sentences: list[list[str]], vectors: Iterator[np.ndarray]

@@ -40,6 +40,7 @@ def serve(
         require(module, extra="serve")
     from elmore.server.app import create_app
     from elmore.server.batching import Queue
+    from elmore.server.connections import limited_protocol
 
     if workers < 1:
         raise InputError(f"workers must be at least 1, got {workers}")
@@ -60,6 +61,8 @@ def serve(
         )
         config = uvicorn.Config(
             app,
+            http=limited_protocol(setup.limits),
+            ws="none",
             log_level="warning",
             server_header=False,
             proxy_headers=False,

@@ -59,7 +59,23 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class _ModelRequest(_Request):
+class _TextRequest(_Request):
+    """A request with sentences to compute."""
+
+    def sentences(self) -> list[str | Tokens]:
+        """Return the sentences, tokenized or not."""
+        raise NotImplementedError
+
+    def characters(self) -> int:
+        """Return the number of characters."""
+        return sum(len(s) if isinstance(s, str) else sum(map(len, s)) for s in self.sentences())
+
+    def estimate_words(self) -> int:
+        """Return about how many words there are; texts are tokenized by the worker."""
+        return sum(1 + (len(s) // 5 if isinstance(s, str) else len(s)) for s in self.sentences())
+
+
+class _ModelRequest(_TextRequest):
     model: Text | None = Field(None, description="Name of a model; by default the first one.")
 
 
@@ -128,6 +144,10 @@ class TokenizeRequest(_ModelRequest):
         json_schema_extra={"examples": [{"texts": ["Don't panic, said the guide."]}]}
     )
 
+    def sentences(self) -> list[str | Tokens]:
+        """Return the texts."""
+        return [*self.texts]
+
 
 class TokenizeResponse(BaseModel):
     """One list of tokens per sentence."""
@@ -180,6 +200,10 @@ class SimilarityRequest(_ModelRequest):
         json_schema_extra={"examples": [{"first": {"text": _BANK}, "second": {"text": _RATES}}]}
     )
 
+    def sentences(self) -> list[str | Tokens]:
+        """Return both sentences."""
+        return [self.first.sentence(), self.second.sentence()]
+
 
 class SimilarityResponse(BaseModel):
     """Cosine similarities."""
@@ -209,8 +233,15 @@ class Mix(_Request):
         return [term / sum(terms) for term in terms]
 
 
-class _SearchRequest(_ModelRequest):
+class _WordRequest(_ModelRequest):
     word: Word
+
+    def sentences(self) -> list[str | Tokens]:
+        """Return the sentence of the word."""
+        return [self.word.sentence()]
+
+
+class _SearchRequest(_WordRequest):
     layer: Layer = Field("top", description="Layer to compare; not used with `mix`.")
     mix: Mix | None = Field(None, description="Compare mixed layers instead of one layer.")
 
@@ -267,10 +298,9 @@ class MapResponse(BaseModel):
     points: list[Point]
 
 
-class InsideRequest(_ModelRequest):
+class InsideRequest(_WordRequest):
     """A word in a sentence, to be followed through the model."""
 
-    word: Word
     model_config = ConfigDict(json_schema_extra={"examples": [{"word": {"text": _BANK}}]})
 
 
@@ -317,7 +347,7 @@ class InsideResponse(BaseModel):
     layers: list[LayerValues]
 
 
-class TaskRequest(_Request):
+class TaskRequest(_TextRequest):
     """Inputs of a task: a text each, or an object with the texts of tasks that need several."""
 
     inputs: Annotated[list[Text | dict[Text, Text]], _FIRST_ERROR] = Field(min_length=1)
@@ -329,6 +359,10 @@ class TaskRequest(_Request):
             ]
         }
     )
+
+    def sentences(self) -> list[str | Tokens]:
+        """Return the inputs, each as one text."""
+        return [i if isinstance(i, str) else " ".join(i.values()) for i in self.inputs]
 
 
 class TaskResponse(BaseModel):

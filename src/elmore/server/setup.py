@@ -1,6 +1,6 @@
 """What a server loads, and the limits of its requests."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Literal
@@ -28,13 +28,20 @@ class Limits:
     """Maximum number of tokens per sentence. The LSTMs read token by token, so long sentences are
     slow."""
 
+    max_response: int = 32_000_000
+    """Maximum size of the vectors in a response, in bytes, estimated before they are computed."""
+
+    max_connections: int = 512
+    """Maximum number of open connections; requests on further ones are answered with 429."""
+
     max_queue: int = 8192
     """Maximum number of words that wait to be computed, estimated from the length of the texts;
     further requests are answered with 429."""
 
     time_limit: float = 30.0
     """Seconds until a request fails: 408 if its body is late, 429 if it is still waiting, 504 if
-    it is being computed."""
+    it is being computed. A connection is closed if its client takes longer to read a response, or
+    more than 10 s to send the headers of a request."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -60,6 +67,15 @@ class Limits:
         if (total := sum(lengths)) > self.max_tokens:
             raise InputError(f"expected up to {self.max_tokens:,} tokens in all, got {total:,}")
 
+    def check_response(self, numbers: int, bytes_per_number: int) -> None:
+        """Raise `InputError` if a response would be too large."""
+        if (size := numbers * bytes_per_number) > self.max_response:
+            raise InputError(
+                f"the response would have about {size / 1e6:,.0f} MB; expected up to "
+                f"{self.max_response / 1e6:,.0f} MB. Send less text, or ask for one layer, pooling "
+                "or the format npy"
+            )
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setup:
@@ -69,7 +85,7 @@ class Setup:
     """Names in the API, and what `elmore.load` takes. The first one is the default."""
 
     tasks: Mapping[str, str] = field(default_factory=dict)
-    """Names in the API, and folders of trained tasks."""
+    """Names in the API, and folders or names of trained tasks."""
 
     corpora: Mapping[str, str] = field(default_factory=dict)
     """Names of models, and text files in which their neighbors are searched. English models have
@@ -86,8 +102,12 @@ class Setup:
             raise InputError(f"threads must be at least 1, got {self.threads}")
 
 
-def parse_names(values: Iterable[str]) -> dict[str, str]:
+def parse_names(values: Iterable[str], installed: Container[str] = ()) -> dict[str, str]:
     """Map names to sources, given as NAME=SOURCE or as a path, whose last part is the name.
+
+    Args:
+        values: The sources.
+        installed: Sources that are names already, such as en/ner.
 
     Raises:
         InputError: If two sources have the same name.
@@ -95,13 +115,27 @@ def parse_names(values: Iterable[str]) -> dict[str, str]:
     sources: dict[str, str] = {}
     for value in values:
         name, source = _split(value)
-        name = PurePath(value).name if name is None else name
+        if name is None:
+            name = value if value in installed else PurePath(value).name
         if not name or not source:
             raise InputError(f"expected NAME=PATH or a path, got {value!r}")
         if name in sources:
             raise InputError(f"two are called {name}; give one another name, as in other={source}")
         sources[name] = source
     return sources
+
+
+def choose_tasks(values: Iterable[str], models: Mapping[str, str]) -> dict[str, str]:
+    """Map names to trained tasks, as `parse_names` does; by default the installed ones.
+
+    Those are the tasks of packages whose biLM is one of the models.
+    """
+    from elmore.tasks.installed import installed_tasks
+
+    installed = [task.name for task in installed_tasks()]
+    if values := list(values):
+        return parse_names(values, installed)
+    return {name: name for name in installed if name.partition("/")[0] in models.values()}
 
 
 def parse_corpora(values: Iterable[str], models: Mapping[str, str]) -> dict[str, str]:

@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from elmore.atomic import atomic_file
-from elmore.checkpoint.directory import save_tensors
+from elmore.checkpoint.directory import (
+    Dtype,
+    compress,
+    decompress,
+    read_weights,
+    save_tensors,
+)
 from elmore.checkpoint.hash import hash_json, hash_weights
 from elmore.checkpoint.pretrained import find_model
 from elmore.embedder import Embedder, Precision, find_device
@@ -29,6 +33,7 @@ from elmore.tasks import get_task
 from elmore.tasks.config import ElmoConfig
 from elmore.tasks.domain import FOLDER
 from elmore.tasks.encoder import Encoder
+from elmore.tasks.installed import TASK, find_task
 from elmore.tasks.task import Labels, Task
 from elmore.tasks.trained import TrainedTask, assemble
 from elmore.tasks.transformer import TransformerEncoder, is_transformer
@@ -37,21 +42,24 @@ from elmore.tasks.words import WordIndex
 from elmore.training.run_folder import RunFolder
 from elmore.training.settings import read_settings, read_toml
 
-TASK, WORDS, WEIGHTS = "task.json", "words.json", "model.safetensors"
+WORDS, WEIGHTS = "words.json", "model.safetensors"
 _FROZEN_VECTORS = "words.table.known"
 """Name of the frozen word vectors in the weight file."""
 
 
-def save_model(trained: TrainedTask, folder: Path) -> str:
-    """Write the words and the weights; return the hash of the trained task, for task.json."""
+def save_model(trained: TrainedTask, folder: Path, *, dtype: Dtype = "float32") -> str:
+    """Write the words and the weights; return the hash of the trained task, for task.json.
+
+    The settings must have been written.
+    """
     index = trained.encode.index
     with atomic_file(folder / WORDS) as temporary:
         words = {"new": index.new, "known": index.known}
         temporary.write_text(json.dumps(words, ensure_ascii=False), encoding="utf-8")
     weights = {**trained.model.state_dict(), _FROZEN_VECTORS: trained.model.words.table.known}
-    weights = {name: x.detach().cpu().contiguous() for name, x in weights.items()}
-    save_tensors(weights, folder / WEIGHTS)
-    return _hash(folder, trained.labels, index, weights)
+    stored = compress(weights, dtype)
+    save_tensors(stored, folder / WEIGHTS)
+    return _hash(folder, trained.labels, index, decompress(stored))
 
 
 def load(
@@ -65,7 +73,8 @@ def load(
     """Load a trained task.
 
     Args:
-        folder: A folder written by `train_task` or `elmore train`.
+        folder: A folder written by `train_task` or `elmore train`; or the name of an installed
+            task, such as `en/ner`.
         task: A task of your own, or its `module:name`. Required for a run that was trained with
             one, because loading a folder never imports code that the folder names.
         device: `auto`, `cpu`, `cuda` or `cuda:1`.
@@ -80,7 +89,7 @@ def load(
         raise TypeError(f"expected the folder of a trained task, got {type(folder).__name__}")
     if not isinstance(bilm, PathLike | str | Embedder | None):
         raise TypeError(f"bilm: expected the path of a biLM, got {type(bilm).__name__}")
-    folder = Path(folder)
+    folder = find_task(folder)
     facts = _read_facts(folder / TASK)
     if task is None and ":" in (trained_with := facts["task"]):
         raise InputError(
@@ -94,9 +103,9 @@ def load(
     words = from_mapping(_SavedWords, saved_words, str(folder / WORDS))
     index = WordIndex(words.new, words.known)
     try:
-        weights = load_file(folder / WEIGHTS)
+        weights = {name: value.float() for name, value in read_weights([folder / WEIGHTS])}
         frozen = weights.pop(_FROZEN_VECTORS)
-    except (SafetensorError, FileNotFoundError, KeyError) as error:
+    except (InputError, KeyError) as error:
         raise InputError(f"{folder / WEIGHTS} is missing or damaged ({error})") from error
     finetuned = str(folder / FOLDER) if config.elmo.finetune else None
     bilm = bilm or finetuned
@@ -155,7 +164,7 @@ load_task = load
 
 def read_bilm_hash(folder: Path | str) -> str | None:
     """Return the hash of the biLM that a task was trained with; None for a baseline."""
-    return _read_facts(Path(folder) / TASK).get("bilm")
+    return _read_facts(find_task(folder) / TASK).get("bilm")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -28,9 +28,10 @@ from elmore.tasks.config import ElmoConfig, TaskConfig, WordsConfig
 from elmore.tasks.domain import FOLDER, domain_text, finetune_bilm
 from elmore.tasks.files import Examples, TaskFiles, check_path, read_examples
 from elmore.tasks.fit import Fit
+from elmore.tasks.installed import TASK
 from elmore.tasks.labels import check_classes, check_labels
 from elmore.tasks.layers import LayerCache
-from elmore.tasks.saved import TASK, WEIGHTS, WORDS, load_bilm, save_model
+from elmore.tasks.saved import WEIGHTS, WORDS, load_bilm, save_model
 from elmore.tasks.show import show_epoch
 from elmore.tasks.task import Labels, Task, TaskModel
 from elmore.tasks.time_limit import TimeLimit
@@ -43,6 +44,8 @@ from elmore.training.run_folder import Report, RunFolder, hardware_name, write_j
 from elmore.training.settings import read_settings
 
 _DATA, _SUMMARY, _PLOT = "data.json", "metrics.json", "curves.png"
+_MAX_CACHED = 250_000
+"""Sentences whose rows are cached, because they repeat in every epoch."""
 
 
 def read_task_config(
@@ -181,7 +184,9 @@ def _run(
         train=config.words.train,
     )
     torch.manual_seed(config.training.seed)
-    trained = assemble(task, config, index, vectors, labels, embedder, torch_device)
+    trained = assemble(
+        task, config, index, vectors, labels, embedder, torch_device, max_cached=_MAX_CACHED
+    )
     if trained.encode.layers is not None:
         parts = (examples.train, examples.dev, *examples.tests)
         sentences = (s for part in parts for example in part for s in task.texts(example))

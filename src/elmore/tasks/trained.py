@@ -16,7 +16,7 @@ from elmore.tasks.labels import check_labels
 from elmore.tasks.layers import LayerCache
 from elmore.tasks.task import Labels, Task, TaskModel
 from elmore.tasks.vectors import WordVectors
-from elmore.tasks.words import WordEncoder, WordIndex, Words
+from elmore.tasks.words import MAX_CACHED, WordEncoder, WordIndex, Words
 from elmore.text.tokenize import (
     Tokenizer,
     TokenizerName,
@@ -270,6 +270,8 @@ def assemble(
     labels: Labels,
     embedder: Encoder | None,
     device: torch.device,
+    *,
+    max_cached: int = MAX_CACHED,
 ) -> TrainedTask:
     """Build a task's model with random weights, and the encoder of its input."""
     words = Words(
@@ -286,6 +288,7 @@ def assemble(
         LayerCache(embedder) if embedder else None,
         with_characters=config.words.char_filters > 0,
         device=device,
+        max_cached=max_cached,
     )
     return TrainedTask(task, config, labels, model, encode)
 

@@ -28,8 +28,8 @@ from elmore.transfer import to_device
 PADDING, UNKNOWN = 0, 1
 _CHARACTERS = 32
 """Length to which the character CNN truncates words, in bytes, including the two word markers."""
-_MAX_CACHED = 250_000
-"""Maximum number of sentences in the encoder's cache, which is cleared when it is full."""
+MAX_CACHED = 256
+"""Maximum number of sentences in the encoder's cache; in use, they hardly ever repeat."""
 
 
 class WordBatch(NamedTuple):
@@ -95,9 +95,16 @@ class WordIndex:
         used = {form: None for form in forms.values() if form is not None}
         return cls([*new, *used], [word for word in known if word not in used])
 
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def form(self, word: str) -> str | None:
+        """Return the form of a word that has a row; None for an unknown word."""
+        return _known_form(self._row, word) or _known_form(self._row, _zero_digits(word))
+
     def row(self, word: str) -> int:
         """Return the row of a word."""
-        form = _known_form(self._row, word) or _known_form(self._row, _zero_digits(word))
+        form = self.form(word)
         return UNKNOWN if form is None else self._row[form]
 
 
@@ -114,7 +121,15 @@ def _zero_digits(word: str) -> str:
 
 
 class WordEncoder:
-    """Encodes sentences as a `WordBatch`."""
+    """Encodes sentences as a `WordBatch`.
+
+    Args:
+        index: The rows of words.
+        layers: The biLM; None for a baseline.
+        with_characters: Whether the task has a character CNN.
+        device: Device of the batches.
+        max_cached: Maximum number of sentences in the cache, which is cleared when it is full.
+    """
 
     def __init__(
         self,
@@ -123,11 +138,13 @@ class WordEncoder:
         *,
         with_characters: bool,
         device: torch.device,
+        max_cached: int = MAX_CACHED,
     ) -> None:
         self.index = index
         self.layers = layers
         self.device = device
         self._with_characters = with_characters
+        self._max_cached = max_cached
         # Words and sentences repeat in every epoch, so they are cached. Row 0 is padding.
         self._spelling: dict[str, int] = {}
         self._spellings = torch.zeros(1, _CHARACTERS, dtype=torch.long, device=device)
@@ -163,7 +180,7 @@ class WordEncoder:
         """Return for each sentence the word rows and the spelling rows of its words."""
         keys = list(map(tuple, sentences))
         new = [key for key in dict.fromkeys(keys) if key not in self._sentences]
-        if len(self._sentences) + len(new) > _MAX_CACHED:
+        if len(self._sentences) + len(new) > self._max_cached:
             new = list(dict.fromkeys(keys))
             self._clear_cache()
         if self._with_characters:

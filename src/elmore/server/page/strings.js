@@ -32,7 +32,7 @@ const en = {
   heatLayer: "Layer of the table",
 
   neighbors: "Neighbors",
-  neighborsIntro: "The nearest words among {n} sentences. On the left, vectors know the sentence; on the right, only the word.",
+  neighborsIntro: "The nearest words among {n} sentences, by vectors that know the sentence, and by vectors that know only the word.",
   sentence: "Sentence",
   inContext: "Top layer: the word in its sentence",
   alone: "Layer 0: the word alone",

@@ -1,0 +1,163 @@
+"""Packages of trained tasks. Oracles: the tasks before they were packaged; numpy; file sizes."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import elmore
+from elmore.bilm.config import BiLMConfig
+from elmore.bilm.model import BiLM
+from elmore.embedder import Embedder
+from elmore.server.setup import choose_tasks
+from elmore.tasks import package, read_task_config, train_task
+from elmore.tasks.installed import installed_tasks
+from elmore.tasks.package import package_tasks
+from tests.cli.conftest import assert_rejected
+from tests.packages import install
+from tests.tasks.conftest import SENTENCES
+
+TEXT = "Ada Lovelace lived in London."
+KNOWN = ["the", "lived", "in", "a", "of", "left", "for", "early"]
+"""Words with pretrained vectors, the most frequent one first."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """NER with ELMo and without, on frozen word vectors."""
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("runs")
+    Embedder(BiLM(BiLMConfig.tiny()), device="cpu").save(folder / "tiny")
+    data = folder / "entities.conll"
+    data.write_text(SENTENCES)
+    vectors = torch.randn(len(KNOWN), 12).tolist()
+    rows = (f"{word} {' '.join(map(str, v))}" for word, v in zip(KNOWN, vectors, strict=True))
+    (folder / "glove.txt").write_text("\n".join(rows) + "\n")
+    small = ["words.min_count=1", "words.char_filters=4", "tagger.hidden=8", "training.epochs=12"]
+    small += ["training.lr=0.03", "words.train=false", f"words.vectors={folder / 'glove.txt'}"]
+    for name, elmo in {"ner": f"elmo.model={folder / 'tiny'}", "plain": "elmo.place=none"}.items():
+        config = read_task_config("ner", changes=[*small, elmo])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("elmore.tasks.train.plot_task", lambda *_: None)
+            options = {"device": "cpu", "progress": False}
+            train_task("ner", folder / name, train=data, dev=data, config=config, **options)
+    (folder / "LICENSE").write_text("Training data: CC BY 4.0\n")
+    return folder
+
+
+@pytest.fixture
+def tiny_is_installed(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The biLM is an installed model called tiny-test; returns the folder of packages."""
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "elmore_tiny").symlink_to(folder / "tiny")
+    metadata = site / "elmore_tiny-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: elmore-tiny\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[elmore.models]\ntiny-test = elmore_tiny\n")
+    monkeypatch.syspath_prepend(site)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return site
+
+
+@pytest.mark.usefixtures("tiny_is_installed")
+def test_packaged_tasks_are_installed_and_predict_as_before(
+    folder: Path, tiny_is_installed: Path, run
+) -> None:
+    data = folder / "entities.conll"
+    arguments = [folder / "ner", f"ner-baseline={folder / 'plain'}", "-o", "tasks", "--json"]
+    arguments += ["--license-file", folder / "LICENSE", "--evaluate", f"ner={data}"]
+    result = run("export", "tasks", *arguments, "--device", "cpu", "--dtype", "float16")
+    assert result.code == 0, result.err
+    facts = json.loads(result.out)
+    for task in facts["tasks"]:
+        assert task["score"] == pytest.approx(task["score_before"], abs=0.02)
+        files = list(Path("tasks", task["name"]).iterdir())
+        assert task["bytes"] == sum(path.stat().st_size for path in files)
+        assert {path.name for path in files} == {
+            "task.json", "config.toml", "words.json", "model.safetensors",
+        }  # fmt: skip
+        for path in files:  # no file of this machine is named
+            assert str(folder).encode() not in path.read_bytes()
+    install(Path("tasks"), tiny_is_installed)
+    assert list(tiny_is_installed.glob("*.dist-info/licenses/LICENSE"))
+    names = ["tiny-test/ner", "tiny-test/ner-baseline"]
+    assert [task.name for task in installed_tasks()] == names
+
+    before = elmore.tasks.load(folder / "ner", device="cpu")(TEXT)
+    after = elmore.tasks.load("tiny-test/ner", device="cpu")(TEXT)
+    assert after["tags"] == before["tags"]
+    predicted = run("predict", "tiny-test/ner", TEXT, "--device", "cpu")
+    assert json.loads(predicted.out) == after
+    assert run("evaluate", "tiny-test/ner-baseline", data, "--device", "cpu").code == 0
+    message = "tiny-test/srl: no such task; expected a folder written by `elmore train`, or the "
+    message += f"name of an installed task ({', '.join(names)})"
+    assert_rejected(run("predict", "tiny-test/srl", TEXT), message)
+
+    assert choose_tasks([], {"x": "tiny-test"}) == dict(zip(names, names, strict=True))
+    assert choose_tasks([], {"en": "en"}) == {}
+    assert choose_tasks(["tiny-test/ner", "runs/srl"], {}) == {
+        "tiny-test/ner": "tiny-test/ner",
+        "srl": "runs/srl",
+    }
+    other = tiny_is_installed / "other-1.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
+    (other / "entry_points.txt").write_text("[elmore.tasks]\ntiny-test = elmore_tiny_test_tasks\n")
+    with pytest.raises(elmore.InputError, match="several packages provide a task tiny-test/ner: "):
+        elmore.tasks.load("tiny-test/ner")
+
+
+@pytest.mark.usefixtures("tiny_is_installed")
+def test_needed_and_frequent_words_keep_their_int8_vectors(folder: Path) -> None:
+    used = set(re.findall(r"^\S+", SENTENCES.lower(), re.MULTILINE)) & set(KNOWN)
+    frequent = next(word for word in KNOWN if word not in used)
+    options = {"data": {"ner": [folder / "entities.conll"]}, "max_words": len(used) + 1}
+    license_file = folder / "LICENSE"
+    [task] = package_tasks({"ner": folder / "ner"}, "tasks", license_file=license_file, **options)
+    words = json.loads(Path("tasks/ner/words.json").read_text())
+    assert words["known"] == [w for w in KNOWN if w in used or w == frequent]
+    assert (task.words_before - task.words, task.score) == (len(KNOWN) - len(words["known"]), None)
+    before = load_file(folder / "ner" / "model.safetensors")
+    after = load_file("tasks/ner/model.safetensors")
+    vectors = after["words.table.known"]
+    assert vectors.dtype == torch.int8
+    scales = after["words.table.known_scale"].numpy()[:, None]
+    expected = before["words.table.known"].numpy()[[KNOWN.index(w) for w in words["known"]]]
+    assert np.abs(vectors.numpy() * scales - expected).max() <= scales.max() / 2 * 1.001
+    assert elmore.tasks.load("tasks/ner", device="cpu")(TEXT)["tokens"][0] == "Ada"
+
+
+@pytest.mark.usefixtures("tiny_is_installed")
+def test_what_cannot_be_published_is_rejected_and_nothing_is_written(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"license_file": folder / "LICENSE"}
+    ner = {"ner": folder / "ner"}
+    with pytest.raises(elmore.InputError, match="got 0 biLMs; baselines alone have none"):
+        package_tasks({"plain": folder / "plain"}, "tasks", **options)
+    with pytest.raises(elmore.InputError, match="there is no task srl; expected ner"):
+        package_tasks(ner, "tasks", data={"srl": []}, **options)
+    with pytest.raises(FileNotFoundError):
+        package_tasks(ner, "tasks", license_file=folder / "missing")
+    monkeypatch.setattr(package, "MAX_PACKAGE", 1000)
+    with pytest.raises(elmore.InputError, match=r"the package has 0\.0 MB; expected up to 0 MB"):
+        package_tasks(ner, "tasks", **options)
+    monkeypatch.setattr(package, "MAX_FILE", 1000)
+    with pytest.raises(elmore.InputError, match=r"^ner/model\.safetensors has 0\.0 MB"):
+        package_tasks(ner, "tasks", **options)
+    monkeypatch.setattr(package, "model_packages", list)
+    with pytest.raises(
+        elmore.InputError, match=r"not an installed model .*; publish the biLM first"
+    ):
+        package_tasks(ner, "tasks", **options)
+    assert not Path("tasks").exists()
+    Path("tasks").mkdir()
+    Path("tasks/note").touch()
+    with pytest.raises(elmore.InputError, match="tasks exists already"):
+        package_tasks(ner, "tasks", **options)
