@@ -313,4 +313,4 @@ def new_model(
 
 def _combine_seeds(*numbers: int) -> int:
     sequence = np.random.SeedSequence([number + 1 for number in numbers])
-    return int(sequence.generate_state(1, np.uint64)[0] >> 1)
+    return int(sequence.generate_state(1, np.uint64)[0]) >> 1
