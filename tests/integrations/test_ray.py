@@ -324,7 +324,7 @@ def test_options_of_ray_are_rejected_without_it(run, tmp_path: Path) -> None:  #
     result = run("embed", "text.txt", "-o", tmp_path / "v.parquet", "--column", "a", "--actors", 2)
     assert_rejected(result, "column, actors: only with --engine ray")
     result = run("embed", "a.txt", "b.txt", "-o", tmp_path / "v.parquet")
-    assert_rejected(result, "several files: only with --engine ray")
+    assert_rejected(result, "several files: join them")
 
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -107,8 +107,12 @@ def embed(
         show(run, what, as_json=json_output)
         return
     if more or ray.given():
-        what = ", ".join(ray.given()) or "several files"
-        raise InputError(f"{what}: only with --engine ray")
+        if not ray.given():
+            raise InputError(
+                "several files: join them, as in `cat FILES | elmore embed - -o FILE`, or use "
+                "--engine ray"
+            )
+        raise InputError(f"{', '.join(ray.given())}: only with --engine ray")
     from elmore.vectors.embed_file import embed_file
 
     hint = "" if carry_state else "; run the same command with --resume to continue"

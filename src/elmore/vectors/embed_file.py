@@ -152,7 +152,10 @@ def _check_text(text: Path) -> None:
         return
     size = text.stat().st_size  # raises FileNotFoundError
     if text.is_dir():
-        raise InputError(f"{text} is a directory; expected a text file")
+        raise InputError(
+            f"{text} is a directory; expected a text file. To embed its files as one: "
+            f"cat {text}/*.txt | elmore embed - -o FILE"
+        )
     if text.is_file() and size == 0:
         raise InputError(_EMPTY.format(text))
     if _FASTA_NAME.search(text.name):
