@@ -57,13 +57,14 @@ def predict(
 
     if file_format == "task" and tokenizer:
         raise InputError("--tokenizer is for --format text only")
-    if file_format == "text" and not _LABELED.isdisjoint(Path(file).suffixes):
+    trained = load_task(run, task=task, device=device, bilm=init_bilm, precision=precision)
+    labeled = not _is_text(file) and not _LABELED.isdisjoint(Path(file).suffixes)
+    if file_format == "text" and labeled:
         print(
             f"elmore: reading {file} as text, one example per line; for labeled examples in the "
             "task's standard format, use --format task",
             file=sys.stderr,
         )
-    trained = load_task(run, task=task, device=device, bilm=init_bilm, precision=precision)
     # A line typed on a terminal is answered at once; files are processed in batches.
     interactive = file == "-" and sys.stdin.isatty()
     outcomes = trained.outcomes(
@@ -93,11 +94,16 @@ def _read_lines(file: str, replace_invalid: bool) -> Iterator[str | InputError]:
     """Yield the lines of a file or a text, and an error for each with invalid characters."""
     from elmore.text.lines import read_lines
 
-    is_text = len(file.split()) > 1 and not os.path.exists(file)  # noqa: PTH110, long for a path
-    for line in file.splitlines() if is_text else read_lines(Path(file), replace_invalid=True):
+    lines = file.splitlines() if _is_text(file) else read_lines(Path(file), replace_invalid=True)
+    for line in lines:
         if "\ufffd" in line and not replace_invalid:
             yield InputError(
                 "invalid UTF-8, NUL or U+FFFD; use --replace-invalid to predict such lines, too"
             )
         else:
             yield line
+
+
+def _is_text(file: str) -> bool:
+    """Return whether an argument is a text of several words rather than the name of a file."""
+    return len(file.split()) > 1 and not os.path.exists(file)  # noqa: PTH110, long for a path
