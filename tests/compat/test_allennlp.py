@@ -360,6 +360,10 @@ def test_token_embedder_equals_a_projected_elmo(release: Release) -> None:
     [expected] = Elmo(*files, 1, dropout=0)(ids)["elmo_representations"]
     plain = ElmoTokenEmbedder(*files, dropout=0)
     assert torch.equal(plain(ids), expected)
+    assert not torch.equal(plain(ids), expected)  # starts from the state of the first call
+    stateless = ElmoTokenEmbedder(*files, dropout=0, stateful=False)
+    assert torch.equal(stateless(ids), expected)
+    assert torch.equal(stateless(ids), expected)
     projected = ElmoTokenEmbedder(*files, dropout=0, projection_dim=5)
     weight, bias = projected._projection.parameters()
     torch.testing.assert_close(projected(ids), torch.nn.functional.linear(expected, weight, bias))

@@ -227,6 +227,7 @@ class ElmoTokenEmbedder(nn.Module):
         projection_dim: Project the representation to this dimension.
         vocab_to_cache: See `Elmo`.
         scalar_mix_parameters: See `Elmo`.
+        stateful: See `Elmo`.
     """
 
     def __init__(
@@ -239,6 +240,8 @@ class ElmoTokenEmbedder(nn.Module):
         projection_dim: int | None = None,
         vocab_to_cache: Sequence[str] | None = None,
         scalar_mix_parameters: Sequence[float] | None = None,
+        *,
+        stateful: bool = True,
     ) -> None:
         super().__init__()
         self._elmo = Elmo(
@@ -250,6 +253,7 @@ class ElmoTokenEmbedder(nn.Module):
             dropout,
             vocab_to_cache,
             scalar_mix_parameters=scalar_mix_parameters,
+            stateful=stateful,
         )
         width = self._elmo.get_output_dim()
         self._projection = nn.Linear(width, projection_dim) if projection_dim else None
