@@ -26,6 +26,9 @@ _SERVER.set_forkserver_preload(
 )
 
 
+_MAX_SECONDS = 300
+
+
 class Result(NamedTuple):
     """Exit code and output of a command. A process that a signal killed has its negative number."""
 
@@ -40,7 +43,7 @@ class Command:
     Args:
         args: The arguments of the command.
         prepare: Called in the process before the command. It must be possible to pickle it.
-        env: Environment variables to set.
+        env: Environment variables to set. The others are those of the server, which starts once.
     """
 
     def __init__(
@@ -64,9 +67,11 @@ class Command:
         os.kill(self._process.pid, number)
 
     def wait(self) -> Result:
-        self._process.join()
+        self._process.join(_MAX_SECONDS)
         code = self._process.exitcode
-        assert code is not None
+        if code is None:
+            self._process.kill()
+            raise TimeoutError(f"a command did not end within {_MAX_SECONDS} seconds")
         out, err = ((Path(self._output.name) / name).read_text() for name in ("out", "err"))
         self._output.cleanup()
         return Result(code, out, err)

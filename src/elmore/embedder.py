@@ -278,7 +278,7 @@ class Embedder:
         """Check the arguments of a stream; return those of its runner."""
         check_layers(layers, self.num_layers)
         check("dtype", dtype, one_of(*get_args(Dtype)))
-        check("batch_words", batch_words, at_least(1))
+        check("batch_words", batch_words, at_least(1), optional=True)
         self._runner.engine.check_process()
 
         def select(every: Float[Tensor, "J N D"]) -> Tensor:

@@ -8,7 +8,17 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from elmore.errors import InputError
 
@@ -130,11 +140,12 @@ def one_of(*choices: object) -> Rule:
     return Rule(choices.__contains__, f"be {', '.join(names)} or {last}")
 
 
-def check(name: str, value: object, *rules: Rule) -> None:
-    """Raise `InputError` if a value, or an element of a tuple, breaks a rule. None is accepted."""
-    values = value if isinstance(value, tuple) else (value,)
+def check(name: str, value: object, *rules: Rule, optional: bool = False) -> None:
+    """Raise `InputError` if a value breaks a rule. None is accepted only if it is `optional`."""
+    if value is None and optional:
+        return
     for rule in rules:
-        if not all(each is None or rule.accepts(each) for each in values):
+        if value is None or not rule.accepts(value):
             raise InputError(f"{name} must {rule.text}, got {value!r}")
 
 
@@ -149,6 +160,16 @@ def check_settings(settings: object, section: str = "") -> None:
         InputError: If a value breaks a rule.
     """
     for name, kind in get_type_hints(type(settings), include_extras=True).items():
+        plain = kind.__origin__ if get_origin(kind) is Annotated else kind
         choices = (one_of(*get_args(kind)),) if get_origin(kind) is Literal else ()
         rules = getattr(kind, "__metadata__", choices)
-        check(f"{section}.{name}" if section else name, getattr(settings, name), *rules)
+        if get_origin(plain) is tuple:
+            rules = tuple(map(_for_elements, rules))
+        full_name = f"{section}.{name}" if section else name
+        optional = type(None) in get_args(plain)
+        check(full_name, getattr(settings, name), *rules, optional=optional)
+
+
+def _for_elements(rule: Rule) -> Rule:
+    """Return a rule for all elements of a tuple."""
+    return Rule(lambda values: all(map(rule.accepts, values)), rule.text)

@@ -24,7 +24,7 @@ def handled_signals(handler: Callable[..., object]) -> Iterator[None]:
     before = {}
     if threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
-            if signal.getsignal(number) != signal.SIG_IGN:
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):  # None: not from Python
                 before[number] = signal.signal(number, handler)
     try:
         yield
@@ -65,7 +65,9 @@ def deferred_signals() -> Iterator[None]:
     also interrupt a function that a C library calls, which leaves the library in an unknown state.
     """
     received: list[int] = []
-    with handled_signals(lambda number, _: received.append(number)):
-        yield
-    for number in received:
-        signal.raise_signal(number)
+    try:
+        with handled_signals(lambda number, _: received.append(number)):
+            yield
+    finally:
+        for number in received:
+            signal.raise_signal(number)

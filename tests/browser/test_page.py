@@ -45,7 +45,9 @@ def test_context_compares_two_words_by_layer(new_page: NewPage, address: str) ->
 
 def test_neighbors_are_listed_and_mapped(new_page: NewPage, address: str) -> None:
     page = new_page("#neighbors")
-    page.get_by_role("button", name="play (sport)").click()
+    settled(page)  # the view of the first example
+    with page.expect_response("**/v1/neighbors"):
+        page.get_by_role("button", name="play (sport)").click()
     page.wait_for_selector("svg.map")
     page.wait_for_function("() => document.querySelectorAll('ol.neighbors li').length === 16")
     settled(page)

@@ -74,8 +74,8 @@ def random_state(config: BiLMConfig, B: int) -> BiLMState:
     ]
 
 
-@pytest.fixture(autouse=True)
-def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Add fewer steps of padding to batches of the CUDA engine in Triton's slow interpreter."""
     if DEVICE == "cpu":
         monkeypatch.setattr(layout, "_MULTIPLE", 2)

@@ -22,6 +22,7 @@ from tests.cpu import needs_int8, needs_onednn, needs_onednn_bf16
 from tests.gpu import DEVICE
 from tests.inference.conftest import Case, make_case, random_state
 
+pytestmark = pytest.mark.usefixtures("few_steps")
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
 
 

@@ -16,7 +16,8 @@ from elmore.text.characters import encode_words
 
 
 def assert_vectors_of(words: list[str], cache: WordCache[str], bilm: BiLM) -> None:
-    table, rows, _ = cache.look_up(words)
+    table, rows, lengths = cache.look_up(words)
+    assert lengths.tolist() == [len(words)]  # one sentence, unless told otherwise
     expected = [bilm.encode(encode_words([word]))[0] for word in words]
     assert len(rows) == len(expected)
     for row, vector in zip(rows, expected, strict=True):

@@ -458,6 +458,19 @@ def test_run_is_resumed_only_with_the_same_settings(tmp_path: Path) -> None:
     assert record["settings"]["dtype"] == "float32"
 
 
+def test_interrupted_run_with_other_settings_than_the_output_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "v.parquet"
+    write_vectors(path, all_rows, FORM, settings={"model": "a"})
+    other = {"model": "b"}
+    with pytest.raises(KeyboardInterrupt):
+        write_vectors(path, fail_at(30, KeyboardInterrupt), FORM, settings=other, overwrite=True)
+    with pytest.raises(InputError):
+        write_vectors(path, all_rows, FORM, settings={"model": "a"}, resume=True)
+    assert (tmp_path / "v.parquet.parts").exists()
+    write_vectors(path, all_rows, FORM, settings=other, resume=True, overwrite=True)
+    assert_complete(path)
+
+
 class FailingWriter:
     """A writer of record batches that fails near the end of the fourth one."""
 

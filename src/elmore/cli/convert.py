@@ -68,7 +68,7 @@ def convert(
         return
     if output.suffix in _FILE_SUFFIXES:
         raise InputError(f"{output}: expected a directory, or a name that ends in .hdf5 or .h5")
-    check("--max-file-mb", max_file_mb, POSITIVE)
+    check("--max-file-mb", max_file_mb, POSITIVE, optional=True)
     with new_directory(output, overwrite=overwrite, inputs=inputs) as folder:
         saved = read_pretrained(model, options=options, vocab=vocab, with_softmax=softmax)
         write_directory(

@@ -37,7 +37,7 @@ def new_engine(bilm: BiLM, *, int8: bool = False) -> Engine:
     weight = next(bilm.parameters())
     if int8:
         if weight.device.type != "cpu" or not int8_supported():
-            raise InputError("int8 needs an x86 CPU with FBGEMM; try bf16")
+            raise InputError(f"int8 needs an x86 CPU with FBGEMM, not {weight.device}; try bf16")
         return CpuEngine(bilm.float(), int8=True)
     if worth_packing(bilm):
         return CpuEngine(bilm)

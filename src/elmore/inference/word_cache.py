@@ -50,7 +50,7 @@ class WordCache(Generic[Word]):
             self._table = self._empty_table(0)
             self._filled: torch.cuda.Event | None = None
 
-    def look_up(self, words: Sequence[Word], lengths: Iterable[int] = ()) -> TokenRows:
+    def look_up(self, words: Sequence[Word], lengths: Iterable[int] | None = None) -> TokenRows:
         """Return the row of each word, encoding those that are new.
 
         `lengths` is the number of words of each sentence, for an engine.
@@ -70,7 +70,11 @@ class WordCache(Generic[Word]):
                     rows = self._find(words)
             if self._table.is_cuda:  # or its memory could be reused while this stream reads it
                 self._table.record_stream(torch.cuda.current_stream(self._engine.device))
-            return TokenRows(self._table, rows, np.array([*lengths], dtype=np.int64))
+            return TokenRows(
+                self._table,
+                rows,
+                np.fromiter([len(words)] if lengths is None else lengths, np.int64),
+            )
 
     def _find(self, words: Sequence[Word]) -> Int[np.ndarray, " N"]:
         """Return the row of each word, -1 for those that have none."""

@@ -326,7 +326,7 @@ def _find_invalid_json(lines: Sequence[bytes], before: int) -> str:
     """Return the number of the first line that is not JSON; those of all, if each is JSON."""
     for number, line in enumerate(lines, start=before + 1):
         try:
-            json.loads(line or b"{}")
+            json.loads(line.strip() or b"{}")
         except ValueError:
             return f"line {number:,}"
     return f"lines {before + 1:,} to {before + len(lines):,}"

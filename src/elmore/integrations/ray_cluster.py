@@ -96,7 +96,7 @@ def check_resources(
     actors: int | None, num_cpus: float, num_gpus: float | None, device: str
 ) -> None:
     """Raise `InputError` unless the arguments of `embed_partitions` fit each other."""
-    check("actors", actors, at_least(1))
+    check("actors", actors, at_least(1), optional=True)
     if num_cpus <= 0:
         raise InputError(f"num_cpus must be greater than 0, got {num_cpus:g}")
     if num_gpus is not None and num_gpus < 0:

@@ -61,7 +61,7 @@ def finetune(
     `pretrain`.
     """
     config = config or PretrainConfig(training=TRAINING, run=RUN)
-    check("max_minutes", max_minutes, POSITIVE)
+    check("max_minutes", max_minutes, POSITIVE, optional=True)
     if config.run.tensorboard:
         require("tensorboard", extra="tensorboard")
     folder = run_folder(output)

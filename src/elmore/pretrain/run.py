@@ -73,7 +73,7 @@ def pretrain(
     """
     config = config or PretrainConfig()
     config = replace(config, text=config.text.for_model(None))
-    check("max_minutes", max_minutes, POSITIVE)
+    check("max_minutes", max_minutes, POSITIVE, optional=True)
     if config.run.tensorboard:
         require("tensorboard", extra="tensorboard")
     folder = run_folder(output)

@@ -100,7 +100,7 @@ def train_task(
         InputError: If the input is invalid, or `max_minutes` is too short for one epoch.
         InterruptedRunError: If a signal stopped the run. The message says how to continue.
     """
-    check("max_minutes", max_minutes, POSITIVE)
+    check("max_minutes", max_minutes, POSITIVE, optional=True)
     limit = TimeLimit(max_minutes)
     if not isinstance(task, str | Task):
         raise TypeError(f"task: expected a name or a Task, got {task!r:.60}")

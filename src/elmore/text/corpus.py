@@ -80,7 +80,7 @@ def tokenize_lines(lines: Iterable[str], config: TextConfig) -> Iterator[list[st
 
 
 class Corpus:
-    """An encoded corpus, memory-mapped from its folder.
+    """An encoded corpus, memory-mapped from its folder except for the characters of its words.
 
     S sentences, W distinct words, C characters.
     """
@@ -160,7 +160,7 @@ def encode_corpus(
     get_tokenizer(config.tokenizer, config.language)  # raises if spaCy does not support it
     if not files:
         raise InputError("expected at least one text file")
-    check("workers", workers, at_least(1))
+    check("workers", workers, at_least(1), optional=True)
     folder = cache / _fingerprint(files, config)
     if not folder.exists():
         cache.mkdir(parents=True, exist_ok=True)

@@ -105,15 +105,17 @@ def new_hdf5(path: Path, record: bytes) -> Iterator[tuple[h5py.File, "HDF5File"]
     """
     with HDF5File(path) as disk:
         # The names in an older group are one block in memory, which grows with every dataset.
-        with deferred_signals():
-            file = h5py.File(disk, "w", libver=("v108", "v108"))
+        file: h5py.File | None = None
         try:
+            with deferred_signals():
+                file = h5py.File(disk, "w", libver=("v108", "v108"))
             yield file, disk
             with deferred_signals():
                 file.attrs[RECORD] = record.decode()
         finally:
-            with deferred_signals():
-                file.close()
+            if file is not None:
+                with deferred_signals():
+                    file.close()
         disk.check()
 
 

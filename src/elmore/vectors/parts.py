@@ -110,9 +110,12 @@ def check_output(
     if path.suffix not in FORMATS:
         raise InputError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
     record = (read_record(path) or {}) if resume and not overwrite else {}
-    if "saved" not in record:
+    interrupted = {} if overwrite and not resume else _read_record(_folder(path))
+    # A run with other settings was to overwrite the output: it must not be removed as a leftover.
+    other = bool(interrupted) and interrupted["settings"] != record.get("settings")
+    if "saved" not in record or other:
         refuse_existing(path, overwrite=overwrite, is_own=lambda file: bool(read_record(file)))
-        record = {} if overwrite and not resume else _read_record(_folder(path))
+        record = interrupted
     if record and not resume:
         raise InputError(
             f"{_folder(path)} holds an interrupted run. Use the resume option to continue it, or "

@@ -91,7 +91,7 @@ def build_index(
     require("faiss", extra="search")
     began = time.monotonic()
     text, output = Path(text), Path(output)
-    check("kind", kind, one_of(*_CANDIDATES))
+    check("kind", kind, one_of(*_CANDIDATES), optional=True)
     inputs = [text, *model_files(model, load_options)]
     with lock(output):
         refuse_existing(output, overwrite=overwrite, contents=FILES, inputs=inputs)
