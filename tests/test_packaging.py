@@ -48,15 +48,21 @@ def test_model_card_has_all_sections_and_the_readme_links_to_it(folder: Path) ->
     assert link in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def install_package(folder: Path, empty: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Install a package into a folder of its own, change to an empty folder; return the former."""
+    site = empty / "site"
+    site.mkdir()
+    install(folder, site)
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.chdir(empty)
+    return site
+
+
 @pytest.mark.parametrize("folder", MODEL_PACKAGES, ids=lambda folder: folder.name)
 def test_model_package_is_loaded_by_the_name_of_its_folder(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = tmp_path / "site"
-    site.mkdir()
-    install(folder, site)
-    monkeypatch.syspath_prepend(site)
-    monkeypatch.chdir(tmp_path)
+    site = install_package(folder, tmp_path, monkeypatch)
     package = find_package(folder.name)
     assert package is not None
     assert package.distribution == f"elmore-{folder.name}"
@@ -72,11 +78,7 @@ def test_model_package_is_loaded_by_the_name_of_its_folder(
 def test_tasks_of_a_package_are_loaded_by_name(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = tmp_path / "site"
-    site.mkdir()
-    install(folder, site)
-    monkeypatch.syspath_prepend(site)
-    monkeypatch.chdir(tmp_path)
+    site = install_package(folder, tmp_path, monkeypatch)
     assert list(site.glob("*.dist-info/licenses/LICENSE"))
     assert not list(site.glob("elmore_*/**/*.py"))
     tasks = [task for task in installed_tasks() if task.distribution == f"elmore-{folder.name}"]

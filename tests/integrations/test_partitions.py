@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 import elmore
 from elmore.atomic import leftovers
 from elmore.errors import InputError
-from elmore.integrations import arrow, partitions
+from elmore.integrations import arrow, input_files, partitions
 from elmore.integrations.arrow import ArrowEmbedder
+from elmore.integrations.input_files import open_partition
 from elmore.integrations.partitions import (
     PartitionEmbedder,
     find_partitions,
     open_output,
-    open_partition,
     run_settings,
 )
 
@@ -207,7 +207,7 @@ def test_jsonl_is_read_in_blocks_as_arrow_reads_all_of_it(values: list[Any], blo
         file = Path(folder, "a.jsonl")
         file.write_text("".join(f"{json.dumps(row)}\n\n" for row in rows))
         expected = pyarrow.json.read_json(file)
-        patch.setattr(partitions, "_READ_BYTES", block)
+        patch.setattr(input_files, "_READ_BYTES", block)
         schema, batches = open_partition(file)
         assert schema == expected.schema
         assert pa.Table.from_batches(batches, schema).to_pylist() == expected.to_pylist()
@@ -216,7 +216,7 @@ def test_jsonl_is_read_in_blocks_as_arrow_reads_all_of_it(values: list[Any], blo
 def test_jsonl_line_without_an_end_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partitions, "_READ_BYTES", 100)
+    monkeypatch.setattr(input_files, "_READ_BYTES", 100)
     (tmp_path / "a.jsonl").write_text(json.dumps([{"text": "Banks fail"}] * 9))
     with pytest.raises(InputError, match="more than 100 bytes without a line break"):
         open_partition(tmp_path / "a.jsonl")
@@ -225,7 +225,7 @@ def test_jsonl_line_without_an_end_is_rejected(
 def test_memory_does_not_depend_on_the_size_of_a_jsonl_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partitions, "_READ_BYTES", 2**16)
+    monkeypatch.setattr(input_files, "_READ_BYTES", 2**16)
     file = tmp_path / "a.jsonl"
     file.write_bytes(b'{"text": "%s"}\n' % (b"Banks fail " * 90) * 20_000)  # 20 MB
     before = pa.total_allocated_bytes()

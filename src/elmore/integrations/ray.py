@@ -23,13 +23,13 @@ import torch
 from elmore.atomic import lock, remove_leftovers_in
 from elmore.errors import InputError, MissingExtraError
 from elmore.integrations.arrow import ArrowEmbedder
+from elmore.integrations.input_files import open_partition
 from elmore.integrations.partitions import (
     OutputFormat,
     PartitionEmbedder,
     find_partitions,
     naming_file,
     open_output,
-    open_partition,
     run_settings,
 )
 from elmore.integrations.ray_cluster import (

@@ -1,6 +1,7 @@
 """Requests and responses of the API, as the OpenAPI document describes them."""
 
 import math
+from abc import abstractmethod
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -62,9 +63,9 @@ class _Request(BaseModel):
 class _TextRequest(_Request):
     """A request with sentences to compute."""
 
+    @abstractmethod
     def sentences(self) -> list[str | Tokens]:
         """Return the sentences, tokenized or not."""
-        raise NotImplementedError
 
     def characters(self) -> int:
         """Return the number of characters."""
