@@ -105,7 +105,7 @@ def pretrain(
 
     config = read_config(recipe, size=size, changes=options.all_changes)
     summary = run(expand(files), output, config, **options.keywords())
-    if not summary:  # another process has it
+    if not summary:  # only the first process returns one
         return
     text = (
         f"{summary['tokens']:,} tokens in {summary['seconds']:.0f} s "

@@ -94,7 +94,7 @@ class Engine(ABC):
         L = self.config.num_layers
         forward = [LSTMState(h[:1], c[:1]) for h, c in state[:L]]
         backward = [LSTMState(h[1:], c[1:]) for h, c in state[L:]]
-        if self.device.type == "cuda":  # threads may use it on streams of their own
+        if self.device.type == "cuda":  # other threads may read it on their own CUDA streams
             torch.cuda.current_stream(self.device).synchronize()
         return forward + backward
 

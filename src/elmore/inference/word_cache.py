@@ -56,7 +56,7 @@ class WordCache(Generic[Word]):
         `lengths` is the number of words of each sentence, for an engine.
         """
         with self._lock:
-            if self._filled is not None:  # by another CUDA stream, perhaps
+            if self._filled is not None:  # possibly on another CUDA stream
                 torch.cuda.current_stream(self._engine.device).wait_event(self._filled)
             rows = self._find(words)
             missing = np.flatnonzero(rows < 0).tolist()

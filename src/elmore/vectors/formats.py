@@ -99,9 +99,9 @@ def write_hdf5(path: Path, schema: pa.Schema, batches: Batches) -> None:
 
 @contextmanager
 def new_hdf5(path: Path, record: bytes) -> Iterator[tuple[h5py.File, "HDF5File"]]:
-    """Yield a new HDF5 file, whose memory does not grow, and its `HDF5File`.
+    """Open a new HDF5 file for writing; yield it and the `HDF5File` below it.
 
-    The HDF5 library calls Python code of the latter, so defer signals while you use the former.
+    Use it within `deferred_signals()`: the HDF5 library calls the Python code of `HDF5File`.
     """
     with HDF5File(path) as disk:
         # The names in an older group are one block in memory, which grows with every dataset.
