@@ -6,7 +6,7 @@ counts as one token, although it is an input of both directions. Words are rando
 frequencies and lengths of English words.
 
 Run as: python benchmarks/train_step.py [--sizes original medium] [--rows 256 1024]
-            [--eager] [--profile]
+            [--optimizer muon] [--eager] [--profile]
 """
 
 import argparse
@@ -26,7 +26,7 @@ from elmore.pretrain.graph import GraphedStep
 from elmore.pretrain.step import StepResult, train_step
 from elmore.text.characters import encode_words
 from elmore.text.windows import LMBatch
-from elmore.training.optim import make_optimizer
+from elmore.training.optim import OptimizerName, make_optimizer
 
 TOKENS, VOCABULARY, SAMPLES = 20, 180_000, 8192
 
@@ -64,11 +64,13 @@ class RandomText:
 class Trainer:
     """A model, its optimizer and its LSTM states. The benchmark measures `step`."""
 
-    def __init__(self, config: BiLMConfig, rows: int, graphed: bool) -> None:
+    def __init__(
+        self, config: BiLMConfig, rows: int, optimizer: OptimizerName, graphed: bool
+    ) -> None:
         torch.manual_seed(0)
         softmax = Softmax(dim=config.dim, vocab_size=VOCABULARY)
         self.model = LanguageModel(BiLM(config), softmax).cuda()
-        self.optimizer = make_optimizer(self.model, lr=1e-3)
+        self.optimizer = make_optimizer(self.model, optimizer, lr=1e-3)
         self.generator = torch.Generator("cuda").manual_seed(0)
         self.state = [
             LSTMState(*(torch.zeros(rows, n, device="cuda") for n in (config.dim, config.cell_dim)))
@@ -117,11 +119,18 @@ def mean_seconds(call: Callable[[], object], calls: int) -> float:
 
 
 def measure(
-    name: str, rows: int, text: RandomText, *, peak: float, eager: bool, profile: bool
+    name: str,
+    rows: int,
+    optimizer: OptimizerName,
+    text: RandomText,
+    *,
+    peak: float,
+    eager: bool,
+    profile: bool,
 ) -> None:
     """Print the speed for a size and a number of rows and, if requested, a profile."""
     config = getattr(BiLMConfig, name)()
-    trainer = Trainer(config, rows, graphed=not eager)
+    trainer = Trainer(config, rows, optimizer, graphed=not eager)
     batches = [text.batch(rows) for _ in range(16)]
     losses = []
     next_batch = cycle(batches)
@@ -171,6 +180,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", nargs="+", default=["original", "medium"])
     parser.add_argument("--rows", nargs="+", type=int, default=[128, 256, 512, 1024])
+    parser.add_argument("--optimizer", choices=["adamw", "muon"], default="adamw")
     parser.add_argument("--eager", action="store_true", help="do not use CUDA graphs")
     parser.add_argument("--profile", action="store_true", help="also print the slowest kernels")
     args = parser.parse_args()
@@ -179,7 +189,15 @@ def main() -> None:
     text = RandomText()
     for name in args.sizes:
         for rows in args.rows:
-            measure(name, rows, text, peak=peak, eager=args.eager, profile=args.profile)
+            measure(
+                name,
+                rows,
+                args.optimizer,
+                text,
+                peak=peak,
+                eager=args.eager,
+                profile=args.profile,
+            )
 
 
 if __name__ == "__main__":
