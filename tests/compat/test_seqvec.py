@@ -134,7 +134,7 @@ def test_command_runs_as_a_module(folder: Path) -> None:
         (["-o", "v.h5", "--id", 2], "p.fasta, line 1: no field 2 in the header 'a|1'"),
         (["-o", "v.h5", "--id", -2], "id_field must be a number from 0"),
         (["-o", "v.h5", "--split-char", ""], "split_char is empty"),
-        (["-o", "v.h5", "--batchsize", 0], "batchsize must be a number of residues from 1, got 0"),
+        (["-o", "v.h5", "--batchsize", 0], "batchsize must be at least 1, got 0"),
         (["-o", "v.h5", "-i", "missing.fasta"], "missing.fasta: No such file"),
         (["-o", "v.h5", "-i", "model"], "model has no proteins"),
         (["-o", "v.h5", "-i", "model/options.json"], "options.json, line 1: expected a header"),
@@ -151,7 +151,10 @@ def test_command_rejects_invalid_input(
 def test_layers_that_a_model_does_not_have_are_rejected(tmp_path: Path) -> None:
     write_release(tmp_path, VARIANTS["one layer"])
     (tmp_path / "p.fasta").write_text(">a|1\nMKVL\n")
-    for layer, message in (("LSTM2", "2 layers has no LSTM2"), ("LSTM3", "layer must be one of")):
+    for layer, message in (
+        ("LSTM2", "2 layers has no LSTM2"),
+        ("LSTM3", "layer must be sum, all, CNN, LSTM1 or LSTM2"),
+    ):
         with pytest.raises(InputError, match=message):
             next(get_embeddings(tmp_path / "p.fasta", tmp_path, layer=layer))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="there are no arrays"):
@@ -184,9 +187,9 @@ def test_too_little_gpu_memory_falls_back_to_single_proteins_and_the_cpu(
 
 
 def test_options_are_checked_before_the_first_protein(folder: Path) -> None:
-    with pytest.raises(InputError, match="batchsize must be a number of residues from 1, got -1"):
+    with pytest.raises(InputError, match="batchsize must be at least 1, got -1"):
         get_embeddings("p.fasta", "model", batchsize=-1)
-    with pytest.raises(InputError, match="layer must be one of"):
+    with pytest.raises(InputError, match="layer must be sum, all, CNN, LSTM1 or LSTM2"):
         get_embeddings("p.fasta", "model", layer="LSTM3")  # type: ignore[arg-type]
 
 

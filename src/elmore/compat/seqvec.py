@@ -26,11 +26,11 @@ import torch
 from jaxtyping import Float
 
 from elmore.compat.allennlp import ElmoEmbedder
-from elmore.errors import InputError
+from elmore.errors import InputError, describe_os_error
 from elmore.progress import with_progress
-from elmore.text.fasta import check_id_options, select_id
-from elmore.text.lines import read_lines
-from elmore.vectors.keyed import SUFFIXES, write_keyed
+from elmore.schema import at_least, check, one_of
+from elmore.text.fasta import id_selector, read_records
+from elmore.vectors.keyed import check_suffix, write_keyed
 
 Layer = Literal["sum", "all", "CNN", "LSTM1", "LSTM2"]
 
@@ -69,32 +69,14 @@ def read_fasta_file(seq_dir: Path | str, split_char: str, id_field: int) -> dict
     As in seqvec, letters become upper case, all characters but white space are residues, and the
     last of several proteins with the same id counts.
     """
-    check_id_options(id_field, split_char)
+    select = id_selector(id_field, split_char)
     path = Path(seq_dir)
     sequences: dict[str, str] = {}
     for file in sorted(path.glob("**/*fasta*")) if path.is_dir() else [path]:
-        lines: list[str] = []
-        name = None
-        for number, line in enumerate(read_lines(file), start=1):
-            if line.startswith(">"):
-                if name is not None:
-                    sequences[name] = "".join(lines)
-                try:
-                    name = select_id(line.replace(">", ""), id_field, split_char)
-                except InputError as error:
-                    raise InputError(f"{file}, line {number}: {error}") from None
-                if name in sequences:
-                    logger.warning("%s, line %d: replaces the earlier %s", file, number, name)
-                lines = []
-            elif residues := "".join(line.split()):
-                if name is None:
-                    raise InputError(
-                        f"{file}, line {number}: expected a header that starts with '>', got "
-                        f"{line[:40]!r}. Is this a FASTA file?"
-                    )
-                lines.append(residues.upper())
-        if name is not None:
-            sequences[name] = "".join(lines)
+        for name, number, lines in read_records(file, lambda h: select(h.replace(">", ""))):
+            if name in sequences:
+                logger.warning("%s, line %d: replaces the earlier %s", file, number, name)
+            sequences[name] = "".join(residues for _, residues in lines).upper()
     if not sequences:
         raise InputError(f"{seq_dir} has no proteins; expected a FASTA file, or a folder with some")
     return sequences
@@ -135,10 +117,8 @@ def get_embeddings(
 
 def check_options(layer: str, batchsize: int) -> None:
     """Raise `InputError` unless `get_embeddings` takes these arguments."""
-    if layer not in get_args(Layer):
-        raise InputError(f"layer must be one of {', '.join(get_args(Layer))}, got {layer!r}")
-    if batchsize < 1:
-        raise InputError(f"batchsize must be a number of residues from 1, got {batchsize}")
+    check("layer", layer, one_of(*get_args(Layer)))
+    check("batchsize", batchsize, at_least(1))
 
 
 def _embed(
@@ -224,13 +204,7 @@ def save_from_generator(
 
 def check_output(path: Path, per_protein: bool, ids: Iterable[str] = ()) -> None:
     """Raise `InputError` if `save_from_generator` would refuse this file, or one of these ids."""
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"{path}: expected a name that ends in {', '.join(SUFFIXES)}")
-    if path.suffix == ".npy" and not per_protein:
-        raise InputError(
-            f"{path}: an .npy file holds one vector per protein; pass --protein, or choose .h5 or "
-            ".npz for one vector per residue"
-        )
+    check_suffix(path, per_protein=per_protein)
     if path.suffix in _HDF5:
         for _ in _with_valid_names((name, None) for name in ids):
             pass
@@ -330,8 +304,7 @@ def main(arguments: list[str] | None = None) -> None:
     except InputError as error:
         parser.exit(2, f"elmore: {error}\n")
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        parser.exit(2, f"elmore: {where}{error.strerror or error}\n")
+        parser.exit(2, f"elmore: {describe_os_error(error)}\n")
     except KeyboardInterrupt:
         parser.exit(130, "elmore: interrupted\n")
 

@@ -6,7 +6,8 @@ TYFPHFDLSHGSAQ
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from elmore.text.lines import read_lines
 
 MAX_ID = 1000
 """Maximum characters of an id. A longer one is taken for a file that is not FASTA."""
+SelectId = Callable[[str], str]
+"""Returns the id in a header, given without its `>`."""
 UNKNOWN = "X"
 """The letter of an unknown residue."""
 _NOT_RESIDUE = re.compile("[^A-Za-z]")
@@ -41,8 +44,8 @@ def read_fasta(
 
     Args:
         path: FASTA file, optionally `.gz`, `.xz`, `.bz2` or `.zst`; `-` is standard input.
-        id_field: See `select_id`.
-        split_char: See `select_id`.
+        id_field: See `id_selector`.
+        split_char: See `id_selector`.
         replace_invalid: Replace characters that are not letters, such as `*` and `-`, with `X`, the
             unknown residue, instead of raising an error.
 
@@ -51,45 +54,85 @@ def read_fasta(
             or a sequence is empty or has characters that are not residues.
     """
     lines_of_ids: dict[str, int] = {}
-    header: tuple[str, int] | None = None
-    parts: list[str] = []
+    select = id_selector(id_field, split_char)
+    for name, line, parts in read_records(path, select, replace_invalid=replace_invalid):
+        if name in lines_of_ids:
+            raise InputError(
+                f"{path}, line {line}: the id {name!r} repeats that of line "
+                f"{lines_of_ids[name]}. Ids must be distinct: rename one, or choose another "
+                "field of the headers."
+            )
+        lines_of_ids[name] = line
+        residues = (_check_residues(part, path, n, replace_invalid) for n, part in parts)
+        sequence = "".join(residues)
+        if not sequence:
+            raise InputError(
+                f"{path}, line {line}: the protein {name!r} has no residues; expected its sequence "
+                "on the lines after the header. Remove the header, or add the sequence."
+            )
+        yield Protein(name, sequence, line)
+    if not lines_of_ids:
+        raise InputError(f"{path} has no proteins; expected a FASTA file")
+
+
+class Record(NamedTuple):
+    """A record of a FASTA file: an id, the line of its header, and lines with their numbers."""
+
+    id: str
+    line: int
+    lines: list[tuple[int, str]]
+
+
+def read_records(
+    path: Path, select: SelectId, *, replace_invalid: bool = False
+) -> Iterator[Record]:
+    """Yield the records of a FASTA file as they are, without white space.
+
+    Raises:
+        InputError: With the line number, if a header is missing or has no id.
+    """
+    record: Record | None = None
     for number, line in enumerate(read_lines(path, replace_invalid=replace_invalid), start=1):
         if line.startswith(">"):
-            if header is not None:
-                yield _protein(path, *header, parts)
+            if record is not None:
+                yield record
             try:
-                name = select_id(line[1:], id_field, split_char)
+                record = Record(select(line[1:]), number, [])
             except InputError as error:
                 raise InputError(f"{path}, line {number}: {error}") from None
-            if name in lines_of_ids:
+        elif residues := "".join(line.split()):
+            if record is None:
                 raise InputError(
-                    f"{path}, line {number}: the id {name!r} repeats that of line "
-                    f"{lines_of_ids[name]}. Ids must be distinct: rename one, or choose another "
-                    "field of the headers."
+                    f"{path}, line {number}: expected a header that starts with '>', got "
+                    f"{line[:40]!r}. Is this a FASTA file?"
                 )
-            lines_of_ids[name] = number
-            header, parts = (name, number), []
-            continue
-        residues = "".join(line.split())
-        if residues and header is None:
-            raise InputError(
-                f"{path}, line {number}: expected a header that starts with '>', got "
-                f"{line[:40]!r}. Is this a FASTA file?"
-            )
-        parts.append(_check_residues(residues, path, number, replace_invalid))
-    if header is None:
-        raise InputError(f"{path} has no proteins; expected a FASTA file")
-    yield _protein(path, *header, parts)
+            record.lines.append((number, residues))
+    if record is not None:
+        yield record
 
 
-def select_id(header: str, id_field: int | None, split_char: str) -> str:
-    """Return the id in a header.
+def id_selector(id_field: int | None, split_char: str) -> SelectId:
+    """Return the function that selects the id in a header.
 
     Args:
-        header: The line after its `>`.
         id_field: The number of a field, from 0, of the header split at `split_char`; -1 for the
             whole header. By default the first word.
         split_char: Separates the fields.
+
+    Raises:
+        InputError: If an argument is invalid.
+    """
+    if id_field is not None and id_field < -1:
+        raise InputError(
+            f"id_field must be a number from 0, or -1 for the whole header, got {id_field}"
+        )
+    if not split_char:
+        raise InputError("split_char is empty; expected the text between the fields of a header")
+    return partial(select_id, id_field=id_field, split_char=split_char)
+
+
+def select_id(header: str, id_field: int | None, split_char: str) -> str:
+    """Return the id in a header; see `id_selector`.
 
     Raises:
         InputError: If the header has no such field, or it is empty.
@@ -114,16 +157,6 @@ def select_id(header: str, id_field: int | None, split_char: str) -> str:
     return name
 
 
-def check_id_options(id_field: int | None, split_char: str) -> None:
-    """Raise `InputError` unless `select_id` takes these arguments."""
-    if id_field is not None and id_field < -1:
-        raise InputError(
-            f"id_field must be a number from 0, or -1 for the whole header, got {id_field}"
-        )
-    if not split_char:
-        raise InputError("split_char is empty; expected the text between the fields of a header")
-
-
 def _check_residues(residues: str, path: Path, number: int, replace_invalid: bool) -> str:
     if replace_invalid:
         return _NOT_RESIDUE.sub(UNKNOWN, residues).upper()
@@ -134,13 +167,3 @@ def _check_residues(residues: str, path: Path, number: int, replace_invalid: boo
             f"characters with {UNKNOWN}."
         )
     return residues.upper()
-
-
-def _protein(path: Path, name: str, line: int, parts: list[str]) -> Protein:
-    sequence = "".join(parts)
-    if not sequence:
-        raise InputError(
-            f"{path}, line {line}: the protein {name!r} has no residues; expected its sequence on "
-            "the lines after the header. Remove the header, or add the sequence."
-        )
-    return Protein(name, sequence, line)

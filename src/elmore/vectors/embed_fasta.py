@@ -14,7 +14,7 @@ import numpy as np
 import elmore
 from elmore.errors import InputError
 from elmore.progress import Progress, no_progress
-from elmore.text.fasta import Protein, check_id_options, read_fasta
+from elmore.text.fasta import Protein, read_fasta
 from elmore.vectors.embed_file import model_files
 from elmore.vectors.keyed import check_key, check_keyed, write_keyed
 from elmore.vectors.rows import Dtype
@@ -90,14 +90,8 @@ def embed_fasta(
     for name in ("tokenizer", "language"):
         if load_options.get(name) is not None:
             raise InputError(f"{name} is for text; in a FASTA file, each residue is a token")
-    check_id_options(id_field, split_char)
     inputs = [fasta, *model_files(model, load_options)]
-    check_keyed(output, overwrite=overwrite, inputs=inputs)
-    if output.suffix == ".npy" and not per_protein:
-        raise InputError(
-            f"{output}: an .npy file holds one vector per protein. Use the per_protein option, or "
-            "choose .h5 or .npz for one vector per residue."
-        )
+    check_keyed(output, per_protein=per_protein, overwrite=overwrite, inputs=inputs)
     if fasta.is_dir():
         raise InputError(f"{fasta} is a directory; expected a FASTA file")
     ids = {"id_field": id_field, "split_char": split_char}

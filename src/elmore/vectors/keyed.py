@@ -25,16 +25,33 @@ Arrays = Iterable[tuple[str, np.ndarray]]
 SUFFIXES = (".h5", ".hdf5", ".npz", ".npy")
 
 
-def check_keyed(path: Path, *, overwrite: bool, inputs: Iterable[Path | str | None] = ()) -> None:
+def check_suffix(path: Path, *, per_protein: bool) -> None:
+    """Raise `InputError` unless a file with this suffix can hold such vectors."""
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"{path}: expected a name that ends in {', '.join(SUFFIXES)}")
+    if path.suffix == ".npy" and not per_protein:
+        raise InputError(
+            f"{path}: an .npy file holds one vector per protein. Use the per_protein option, or "
+            "choose .h5 or .npz for one vector per residue."
+        )
+
+
+def check_keyed(
+    path: Path,
+    *,
+    per_protein: bool = True,
+    overwrite: bool,
+    inputs: Iterable[Path | str | None] = (),
+) -> None:
     """Raise `InputError` if `write_keyed` would refuse this path.
 
     Args:
         path: The file to write.
+        per_protein: Whether all arrays have one shape, as the rows of an .npy file.
         overwrite: Replace files that elmore wrote.
         inputs: Files and folders that are read, and so are not replaced.
     """
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"{path}: expected a name that ends in {', '.join(SUFFIXES)}")
+    check_suffix(path, per_protein=per_protein)
     inputs = list(inputs)
     for file in _files(path):
         refuse_existing(file, overwrite=overwrite, inputs=inputs, is_own=lambda _: _is_own(path))
