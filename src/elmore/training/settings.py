@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -75,7 +75,7 @@ def write_settings(settings: Any, path: Path) -> None:
 
 def list_changes(before: Any, now: Any) -> list[str]:
     """Return what differs between two dataclasses of settings, as `name was VALUE, not VALUE`."""
-    old, new = (dict(_flat(asdict(settings), "")) for settings in (before, now))
+    old, new = (flatten(asdict(settings)) for settings in (before, now))
     return [
         f"{name} was {_toml_value(old.get(name))}, not {_toml_value(new.get(name))}"
         for name in dict.fromkeys([*old, *new])
@@ -83,13 +83,15 @@ def list_changes(before: Any, now: Any) -> list[str]:
     ]
 
 
-def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield each setting with the names of its sections."""
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested settings by their full names."""
+    flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
+            flat |= flatten(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", value
+            flat[f"{prefix}{name}"] = value
+    return flat
 
 
 def _toml(values: Mapping[str, Any], section: str) -> list[str]:

@@ -16,6 +16,7 @@ from elmore.tasks import get_task
 from elmore.tasks.config import TaskConfig
 from elmore.tasks.train import read_task_config
 from elmore.tasks.transformer import hash_transformer
+from elmore.training.settings import flatten
 
 _QUICK = ("training.epochs=2",)
 
@@ -125,7 +126,7 @@ class Plan:
         placement = () if bilm else ("elmo.place=none",)
         task, defaults = DATASETS[dataset].task, self._defaults(dataset)
         before, after = (
-            _flatten(asdict(read_task_config(task, None, [*defaults, *some])))
+            flatten(asdict(read_task_config(task, None, [*defaults, *some])))
             for some in ((), (*self.settings, *changes, *placement))
         )
         settings = tuple(
@@ -205,17 +206,6 @@ def plan_training(
         seeds=seeds,
         quick=quick,
     )
-
-
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested settings by their full names."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flatten(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = value
-    return flat
 
 
 class RunResult(NamedTuple):
