@@ -81,7 +81,7 @@ def nearest_neighbors(
     the text of the embedder. The corpus is read once and may be larger than memory. Sentences equal
     to the query's own sentence are skipped.
     """
-    check_k(k)
+    check("k", k, at_least(1))
     check_layer(layer, embedder.num_layers)
     if isinstance(queries, str):
         raise TypeError(f"expected a list of queries, got one string ({queries[:40]!r})")
@@ -127,11 +127,6 @@ class ExactSearch:
                 # On the right of equal ones: ties keep the order of the corpus.
                 bisect.insort_right(nearest, neighbor, key=lambda n: -n.similarity)
             del nearest[self._k :]
-
-
-def check_k(k: int) -> None:
-    """Raise `InputError` unless `k` is a number of neighbors."""
-    check("k", k, at_least(1))
 
 
 def query_vectors(

@@ -5,7 +5,7 @@ from statistics import mean
 
 from elmore.analysis.results import Cell, Plot, Result, finding
 from elmore.analysis.svg import BASELINE, ELMO, mean_and_spread, new_figure, to_plot
-from elmore.analysis.table1 import error_reduction
+from elmore.analysis.table1 import error_reductions
 from elmore.analysis.training.datasets import DATASETS
 from elmore.analysis.training.noise import KINDS, NOISES, PERCENT, Noise
 from elmore.analysis.training.run import Plan, Results, TrainingRun
@@ -28,11 +28,7 @@ def measure_robustness(plan: Plan, results: Results) -> Result:
             rows[f"{noise.kind}, {noise.percent} %" if noise else "as it is"] = {
                 "baseline": list(baseline.values()),
                 f"+ ELMo ({plan.bilm})": list(elmo.values()),
-                "relative error reduction, %": [
-                    error_reduction(score, elmo[seed])
-                    for seed, score in baseline.items()
-                    if seed in elmo
-                ],
+                "relative error reduction, %": error_reductions(baseline, elmo),
             }
     for kind in KINDS:
         most = Noise(kind, PERCENT[-1])

@@ -46,7 +46,7 @@ def measure_table1(plan: Plan, results: Results) -> Result:
         }
         for bilm, scores in elmo.items():
             cells[f"+ ELMo ({bilm})"] = list(scores.values())
-            cells[f"relative error reduction ({bilm}), %"] = _reductions(baseline, scores)
+            cells[f"relative error reduction ({bilm}), %"] = error_reductions(baseline, scores)
         if dataset.published:
             data, before, after = dataset.published
             paper = error_reduction(before, after)
@@ -56,7 +56,7 @@ def measure_table1(plan: Plan, results: Results) -> Result:
                 "paper: + ELMo": f"{after}",
                 "paper: relative error reduction, %": f"{paper:.1f}",
             }
-            if ours := _reductions(baseline, elmo[plan.bilm]):
+            if ours := error_reductions(baseline, elmo[plan.bilm]):
                 claim = f"{dataset.title}: the relative error reduction is at least the paper's"
                 mean = statistics.mean(ours)
                 findings.append(finding(claim, mean >= paper, f"{mean:.1f} % and {paper:.1f} %"))
@@ -74,7 +74,7 @@ def plot_table1(plan: Plan, results: Results) -> list[Plot]:
     return [plot for plot in plots if plot]
 
 
-def _reductions(baseline: Mapping[int, float], elmo: Mapping[int, float]) -> list[float]:
+def error_reductions(baseline: Mapping[int, float], elmo: Mapping[int, float]) -> list[float]:
     """Return the error reduction of each seed that both have."""
     return [error_reduction(score, elmo[seed]) for seed, score in baseline.items() if seed in elmo]
 
@@ -85,7 +85,7 @@ def _plot_reductions(plan: Plan, results: Results) -> Plot | None:
         baseline = scores_on_test(results, plan.table1_runs(name, None))
         for bilm in plan.bilms:
             elmo = scores_on_test(results, plan.table1_runs(name, bilm))
-            if reductions := _reductions(baseline, elmo):
+            if reductions := error_reductions(baseline, elmo):
                 shown[name, bilm] = reductions
     names = [name for name in DATASETS if any(key[0] == name for key in shown)]
     if not names:

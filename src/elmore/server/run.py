@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from elmore.errors import InputError, require
+from elmore.schema import at_least, check
 from elmore.server.setup import Setup
 from elmore.server.worker import Worker, WorkerDiedError
 
@@ -42,8 +43,7 @@ def serve(
     from elmore.server.batching import Queue
     from elmore.server.connections import limited_protocol
 
-    if workers < 1:
-        raise InputError(f"workers must be at least 1, got {workers}")
+    check("workers", workers, at_least(1))
     if not 0 <= port <= 65535:
         raise InputError(f"port must be from 0 to 65535, got {port}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -6,6 +6,7 @@ from pathlib import Path, PurePath
 from typing import Literal
 
 from elmore.errors import InputError
+from elmore.schema import at_least, check
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,8 +99,7 @@ class Setup:
     """Threads of a worker."""
 
     def __post_init__(self) -> None:
-        if self.threads is not None and self.threads < 1:
-            raise InputError(f"threads must be at least 1, got {self.threads}")
+        check("threads", self.threads, at_least(1), optional=True)
 
 
 def parse_names(values: Iterable[str], installed: Container[str] = ()) -> dict[str, str]:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from elmore.errors import InputError
+from elmore.errors import InputError, refused
 from elmore.vectors.formats import CRC32S, RECORD, Batches, batch_crc32, record_in, row_crc32
 from elmore.vectors.rows import VectorRow, from_batch
 
@@ -63,15 +63,10 @@ def read_vectors(path: Path | str, row: int | None = None) -> Iterator[VectorRow
 
 
 def _read_rows(path: Path, row: int | None) -> Iterator[VectorRow]:
-    try:
+    path.stat()  # raises FileNotFoundError
+    message = f"{path} is not a {path.suffix} file of vectors, or it is damaged"
+    with refused(message, *_READ_ERRORS):
         yield from _READERS[path.suffix][0](path, row)
-    except FileNotFoundError:
-        raise
-    except _READ_ERRORS as error:
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"{path} is not a {path.suffix} file of vectors, or it is damaged ({reason})"
-        ) from error
 
 
 def _read_parquet(path: Path, row: int | None) -> Iterator[VectorRow]:

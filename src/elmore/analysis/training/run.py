@@ -12,6 +12,7 @@ from elmore.analysis.training.datasets import DATASETS
 from elmore.checkpoint.pretrained import find_model
 from elmore.embedder import Embedder, load
 from elmore.errors import InputError
+from elmore.schema import at_least, check
 from elmore.tasks import get_task
 from elmore.tasks.config import TaskConfig
 from elmore.tasks.train import read_task_config
@@ -90,8 +91,7 @@ class Plan:
             raise InputError(
                 f"unknown dataset {min(unknown)!r}; expected any of {', '.join(DATASETS)}"
             )
-        if self.seeds is not None and self.seeds < 1:
-            raise InputError(f"the number of seeds must be at least 1, got {self.seeds}")
+        check("the number of seeds", self.seeds, at_least(1), optional=True)
 
     @property
     def bilm(self) -> str:

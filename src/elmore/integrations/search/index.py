@@ -16,7 +16,6 @@ from elmore.analysis.neighbors import (
     ExactSearch,
     Neighbor,
     Occurrence,
-    check_k,
     parse_query,
     query_vectors,
 )
@@ -30,6 +29,7 @@ from elmore.integrations.search.manifest import (
     read_manifest,
 )
 from elmore.integrations.search.sentences import SentenceFile
+from elmore.schema import at_least, check
 
 
 class WordIndex:
@@ -118,7 +118,7 @@ class WordIndex:
             queries: Words in context.
             k: Number of neighbors of each query.
         """
-        check_k(k)
+        check("k", k, at_least(1))
         self.check_model(embedder)
         if isinstance(queries, str):
             raise TypeError(f"expected a list of queries, got one string ({queries[:40]!r})")
