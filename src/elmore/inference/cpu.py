@@ -67,7 +67,7 @@ class CpuEngine(Engine):
         """See `Engine`."""
         table, table_rows, lengths = tokens
         L, D, B = self.config.num_layers, self.config.dim, len(lengths)
-        state = state or [lstm.zero_state(B) for lstm in (*self._forward, *self._backward)]
+        state = state or self.zero_state(B)
         by_length = np.argsort(-lengths, kind="stable")  # longest sentence first
         before = [_reorder(layer, torch.from_numpy(by_length)) for layer in state]
         inverse = torch.from_numpy(np.argsort(by_length))
@@ -110,12 +110,7 @@ class PackedLSTM:
         project = lstm.project
         self._project = pack(2 * project.weight, None) if isinstance(project, nn.Linear) else None
         self._cell_clip, self._projection_clip = lstm.cell_clip, lstm.projection_clip
-        self._dim, self._cell_dim, self._dtype = lstm.dim, lstm.cell_dim, bias.dtype
-
-    def zero_state(self, B: int) -> LSTMState:
-        """Return the state before the first token of a text."""
-        output = torch.zeros(B, self._dim, dtype=self._dtype)
-        return LSTMState(output, torch.zeros(B, self._cell_dim, dtype=torch.float32))
+        self._cell_dim = lstm.cell_dim
 
     def __call__(
         self,

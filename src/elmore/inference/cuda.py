@@ -70,15 +70,10 @@ class CudaEngine(Engine):
         self, tokens: TokenRows, state: BiLMState | None = None
     ) -> tuple[Float[Tensor, "J N 2*D"], BiLMState]:
         """See `Engine`."""
-        table, _, lengths = tokens
-        B, L = len(lengths), self.config.num_layers
+        lengths, B = tokens.lengths, len(tokens.lengths)
         layout = align(lengths)
         padding = layout.starts.shape[2] - B  # rows without a sentence
-        zeros = LSTMState(
-            table.new_zeros(B, self.config.dim),
-            table.new_zeros(B, self.config.cell_dim, dtype=torch.float32),
-        )
-        before = self._stack(state or [zeros] * (2 * L))
+        before = self._stack(state or self.zero_state(B))
         padded = LSTMState(*(functional.pad(one, (0, 0, 0, padding)) for one in before))
         layers, after = self._run(tokens, layout, padded)
         # A sentence without tokens keeps its state.

@@ -46,11 +46,13 @@ class Engine(ABC):
         config: The sizes of the biLM.
         device: Where its weights, and the tensors that it takes and returns, are.
         dtype: The dtype of token vectors and layers.
+        cell_dtype: The dtype of cell states.
     """
 
     def __init__(self, bilm: BiLM) -> None:
         weight = next(bilm.parameters())
         self.config, self.device, self.dtype = bilm.config, weight.device, weight.dtype
+        self.cell_dtype = torch.float32
         self._pid = os.getpid()
 
     @abstractmethod
@@ -81,6 +83,12 @@ class Engine(ABC):
         B = len(tokens.lengths)
         state = [LSTMState(h.expand(B, -1), c.expand(B, -1)) for h, c in start]
         return self.run_with_state(tokens, state)[0]
+
+    def zero_state(self, B: int) -> BiLMState:
+        """Return the state before the first token of B sentences."""
+        output = torch.zeros(B, self.config.dim, dtype=self.dtype, device=self.device)
+        cell = torch.zeros(B, self.config.cell_dim, dtype=self.cell_dtype, device=self.device)
+        return [LSTMState(output, cell)] * (2 * self.config.num_layers)
 
     def start_state(self, boundaries: Float[Tensor, "2 D"]) -> BiLMState:
         """Return the state of the forward LSTMs after `<S>` and of the backward LSTMs after `</S>`.

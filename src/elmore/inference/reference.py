@@ -43,6 +43,7 @@ class ReferenceEngine(Engine):
     def __init__(self, bilm: BiLM) -> None:
         super().__init__(bilm)
         self._bilm = bilm
+        self.cell_dtype = self.dtype
 
     def encode(self, ids: Int[Tensor, "N ..."]) -> Float[Tensor, "N D"]:
         """See `Engine`."""
@@ -53,12 +54,9 @@ class ReferenceEngine(Engine):
     ) -> tuple[Float[Tensor, "J N 2*D"], BiLMState]:
         """See `Engine`."""
         table, table_rows, lengths = tokens
-        N, B = len(table_rows), len(lengths)
-        L, D, H = self.config.num_layers, self.config.dim, self.config.cell_dim
-        layers = table.new_empty(L + 1, N, 2 * D)
-        if state is None:
-            zeros = LSTMState(table.new_zeros(B, D), table.new_zeros(B, H))
-            state = [zeros] * (2 * L)
+        N = len(table_rows)
+        layers = table.new_empty(self.config.num_layers + 1, N, 2 * self.config.dim)
+        state = state or self.zero_state(len(lengths))
         after = [LSTMState(h.clone(), c.clone()) for h, c in state]
         ends = np.cumsum(lengths)
         # Group sentences of similar length: less padding, and up to 2 N padded tokens at once.
