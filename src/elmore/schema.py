@@ -149,6 +149,15 @@ def check(name: str, value: object, *rules: Rule, optional: bool = False) -> Non
             raise InputError(f"{name} must {rule.text}, got {value!r}")
 
 
+def check_unchanged(
+    before: Mapping[str, Any], now: Mapping[str, Any], where: str, advice: str
+) -> None:
+    """Raise `InputError` if a value is not what it was before; `where` starts the message."""
+    for name, value in now.items():
+        if before.get(name) != value:
+            raise InputError(f"{where} {name} = {before.get(name)!r}, not {value!r}. {advice}")
+
+
 def check_settings(settings: object, section: str = "") -> None:
     """Check all values of a dataclass: `Annotated` with rules, or `Literal`.
 

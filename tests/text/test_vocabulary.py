@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from elmore.errors import InputError
+from elmore.text.sentences import batch_sentences
 from elmore.text.vocabulary import Vocabulary
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "bank"]
@@ -17,7 +18,7 @@ def test_input_ids_are_line_numbers_from_one() -> None:
 
 
 def test_unknown_word_has_an_id_that_is_not_padding() -> None:
-    batch = Vocabulary(WORDS).encode_sentences([["river", "bank"], ["the"]])
+    batch = batch_sentences([["river", "bank"], ["the"]], Vocabulary(WORDS).encode_words)
     assert batch.ids.tolist() == [[1, 3, 5, 2], [1, 4, 2, 0]]
     assert batch.mask.sum(dim=1).tolist() == [4, 3]
 

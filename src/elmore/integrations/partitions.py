@@ -25,7 +25,7 @@ from elmore.errors import InputError
 from elmore.integrations.arrow import ArrowEmbedder
 from elmore.integrations.input_files import OPEN, format_of, open_partition, stem_of
 from elmore.prefetch import prefetch
-from elmore.schema import check, one_of, read_json
+from elmore.schema import check, check_unchanged, one_of, read_json
 from elmore.vectors.embed_file import model_settings
 from elmore.vectors.formats import FORMATS, RECORD
 from elmore.vectors.read import read_record, read_vectors
@@ -34,6 +34,7 @@ OutputFormat = Literal["parquet", "arrow"]
 
 _RUN = "run.json"
 _MAX_ATTEMPTS = 3
+_OTHER_SETTINGS = "Use the same model and settings, or choose another folder."
 
 
 class Partition(NamedTuple):
@@ -91,7 +92,7 @@ def open_output(folder: Path, settings: Mapping[str, Any]) -> None:
         earlier = read_json(file, "the settings of a run").get("settings")
         if not isinstance(earlier, dict):
             raise InputError(f"{file} is damaged. Choose another folder, or delete this one.")
-        _check_settings(f"the outputs in {folder} have", earlier, settings)
+        check_unchanged(earlier, settings, f"the outputs in {folder} have", _OTHER_SETTINGS)
         return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(
@@ -170,7 +171,8 @@ class PartitionEmbedder:
     def _write(self, file: Path, path: Path, identity: Mapping[str, Any]) -> tuple[int, int]:
         """Write the output of a file to `path`; return the number of rows and words."""
         own = run_settings(self._embed, replace_invalid=self._replace_invalid)
-        _check_settings("the process that started this run has", self._settings, own)
+        started = "the process that started this run has"
+        check_unchanged(self._settings, own, started, _OTHER_SETTINGS)
         columns, batches = open_partition(file, replace_invalid=self._replace_invalid)
         if "id" not in columns.names:
             columns = columns.insert(0, pa.field("id", pa.int64()))
@@ -203,7 +205,7 @@ class PartitionEmbedder:
             if _is_readable(output):
                 raise InputError(f"elmore did not write {output}. Move it, or delete it.")
             return None
-        _check_settings(f"{output} has", record["settings"], self._settings)
+        check_unchanged(record["settings"], self._settings, f"{output} has", _OTHER_SETTINGS)
         if record.get("input") != identity:
             raise InputError(
                 f"{output} was made from another version of this file. Delete it to embed this one."
@@ -224,15 +226,6 @@ def naming_file(file: Path) -> Iterator[None]:
             raise
         reason = " ".join(str(error).split())
         raise InputError(reason if str(file) in reason else f"{file}: {reason}") from error
-
-
-def _check_settings(where: str, earlier: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    for name, value in settings.items():
-        if earlier.get(name) != value:
-            raise InputError(
-                f"{where} {name} = {earlier.get(name)!r}, not {value!r}. Use the same model and "
-                "settings, or choose another folder."
-            )
 
 
 def _is_readable(file: Path) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from elmore.errors import InputError
 from elmore.text.lines import read_lines
-from elmore.text.sentences import BOS_WORD, EOS_WORD, Sentence, TokenBatch, batch_sentences
+from elmore.text.sentences import BOS_WORD, EOS_WORD
 
 UNK_WORD = "<UNK>"
 _END_OF_FILE = "!!!MAXTERMID"  # last line of the 1 Billion Word Benchmark's vocabulary; not a word
@@ -71,7 +71,3 @@ class Vocabulary:
     def encode_words(self, words: Sequence[str]) -> Int[Tensor, " N"]:
         """Return input ids: vocabulary ids plus 1, because 0 is padding."""
         return torch.tensor([self.word_to_id(word) + 1 for word in words], dtype=torch.int64)
-
-    def encode_sentences(self, sentences: Iterable[Sentence]) -> TokenBatch:
-        """Encode tokenized sentences as one padded batch of input ids."""
-        return batch_sentences(sentences, self.encode_words)

@@ -31,7 +31,7 @@ from elmore.atomic import (
 )
 from elmore.errors import InputError
 from elmore.progress import Progress, no_progress
-from elmore.schema import read_json
+from elmore.schema import check_unchanged, read_json
 from elmore.signals import deferred_signals
 from elmore.vectors.formats import FORMATS, RECORD, batch_crc32
 from elmore.vectors.read import read_record
@@ -121,13 +121,9 @@ def check_output(
             f"{_folder(path)} holds an interrupted run. Use the resume option to continue it, or "
             "the overwrite option to start over."
         )
-    for name, value in settings.items() if record else ():
-        before = record["settings"].get(name)
-        if before != value:
-            raise InputError(
-                f"the earlier run for {path} has {name} = {before!r}, not {value!r}. Resume it "
-                "with the same settings, or use the overwrite option to start over."
-            )
+    if record:
+        advice = "Resume it with the same settings, or use the overwrite option to start over."
+        check_unchanged(record["settings"], settings, f"the earlier run for {path} has", advice)
     return record
 
 
