@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from elmore.cli.options import Json, Overwrite, OwnTask, TaskPrecision
+from elmore.cli.show import show
 
 
 def evaluate(
@@ -60,7 +61,7 @@ def evaluate(
         with atomic_file(predictions) as temporary:
             temporary.write_text("".join(f"{line}\n" for line in records), encoding="utf-8")
     report = trained.report(examples, predicted)
-    print(json.dumps(report) if json_output else show_report(report))
+    show(report, show_report(report), as_json=json_output)
 
 
 def _has_keys(path: Path, keys: Collection[str]) -> bool:

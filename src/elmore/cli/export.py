@@ -1,6 +1,5 @@
 """`elmore export`: models and vectors for other programs, trained tasks as a package."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
@@ -148,14 +147,12 @@ def tasks(
         dtype=dtype,
         device=device,
     )
-    if json_output:
-        print(json.dumps({"folder": str(output), "tasks": [t._asdict() for t in packaged]}))
-        return
+    lines = []
     for task in packaged:
-        print(f"{task.name}: {task.words:,} of {task.words_before:,} words, ", end="")
-        print(f"{task.bytes / 1e6:.1f} MB", end="")
+        words = f"{task.words:,} of {task.words_before:,} words"
+        line = f"{task.name}: {words}, {task.bytes / 1e6:.1f} MB"
         if task.score is not None and task.score_before is not None:
-            print(f", {task.score_name} {100 * task.score_before:.2f}", end="")
-            print(f" -> {100 * task.score:.2f}", end="")
-        print()
-    print(output)
+            line += f", {task.score_name} {100 * task.score_before:.2f} -> {100 * task.score:.2f}"
+        lines.append(line)
+    facts = {"folder": output, "tasks": [task._asdict() for task in packaged]}
+    show(facts, "\n".join([*lines, str(output)]), as_json=json_output)

@@ -1,12 +1,12 @@
 """`elmore neighbors`: nearest neighbors of a word in context."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from elmore.cli.options import DEFAULT_MODEL, Json, ModelOptions, ReplaceInvalid, Text
+from elmore.cli.show import show
 
 if TYPE_CHECKING:
     from elmore.analysis.neighbors import Occurrence
@@ -57,12 +57,8 @@ def neighbors(
     if not results:
         name = index or corpus
         raise InputError(f"{name} has no words to compare; expected one sentence per line")
-    if json_output:
-        print(json.dumps([_to_json(*neighbor) for neighbor in results]))
-        return
-    print(f"       {occurrence}")
-    for neighbor in results:
-        print(f"{neighbor.similarity:6.3f} {neighbor.occurrence}")
+    rows = [f"       {occurrence}", *(f"{n.similarity:6.3f} {n.occurrence}" for n in results)]
+    show([_to_json(*neighbor) for neighbor in results], "\n".join(rows), as_json=json_output)
 
 
 def _open(index: Path, layer: str | int | None) -> "WordIndex":

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from elmore.cli.options import Changes, Json, Output, Overwrite, Resume, TaskPrecision
+from elmore.cli.show import count, show
 from elmore.tasks import TASKS
 
 TaskName = Annotated[
@@ -109,17 +110,14 @@ def train(
             overwrite=overwrite,
             device=device,
         )
-    if json_output:
-        print(json.dumps(summary))
-        return
-    scores = summary["scores"]
-    if "test" in scores:
-        scores["test"] |= {name: summary.get(name, {}) for name in ("by_label", "confusion")}
-    for part, report in scores.items():
-        print(f"{part:5} {show_report(report)}")
+    reports = dict(summary["scores"])
+    if "test" in reports:
+        details = {name: summary.get(name, {}) for name in ("by_label", "confusion")}
+        reports["test"] = reports["test"] | details
+    lines = [f"{part:5} {show_report(report)}" for part, report in reports.items()]
     limit = ", stopped by --max-minutes; continue with --resume" if summary["cut_short"] else ""
-    epochs = "1 epoch" if summary["epochs"] == 1 else f"{summary['epochs']} epochs"
-    print(
-        f"{epochs} in {summary['seconds']:.0f} s of training{limit}; the whole command took "
-        f"{summary['total_seconds']:.0f} s -> {output}"
+    lines.append(
+        f"{count(summary['epochs'], 'epoch')} in {summary['seconds']:.0f} s of training{limit}; "
+        f"the whole command took {summary['total_seconds']:.0f} s -> {output}"
     )
+    show(summary, "\n".join(lines), as_json=json_output)
