@@ -20,6 +20,7 @@ from typing import (
     get_type_hints,
 )
 
+from elmore.atomic import write_text
 from elmore.errors import InputError
 
 T = TypeVar("T")
@@ -44,6 +45,11 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise InputError(f"{path} is not a JSON object; expected {what}")
     return values
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write an indented JSON file atomically."""
+    write_text(path, json.dumps(content, indent=2) + "\n")
 
 
 def from_mapping(cls: type[T], values: object, where: str) -> T:

@@ -23,11 +23,11 @@ from elmore.analysis.results import NotAvailableError, Plot
 from elmore.analysis.training.datasets import DATASETS
 from elmore.analysis.training.run import Plan, TrainingRun
 from elmore.analysis.training.train import Resources, Trained, train_missing
-from elmore.atomic import atomic_file, lock
+from elmore.atomic import lock, write_text
 from elmore.checkpoint.language_model import NoSoftmaxError
 from elmore.errors import InputError, MissingExtraError
+from elmore.schema import write_json
 from elmore.tasks.vectors import read_word_vectors
-from elmore.training.run_folder import write_json
 
 REPORT, PAGE = "report.md", "report.html"
 
@@ -222,8 +222,7 @@ def _write_figures(
         show(f"{name}: no figures: {error}")
         return []
     for plot in plots:
-        with atomic_file(output / f"{plot.name}.svg") as temporary:
-            temporary.write_text(plot.svg, encoding="utf-8")
+        write_text(output / f"{plot.name}.svg", plot.svg)
     return [{"file": f"{plot.name}.svg", "caption": plot.caption} for plot in plots]
 
 
@@ -318,11 +317,8 @@ def _write_report(output: Path, outcomes: Outcomes, weights_hash: str, *, quick:
         f"{', '.join(of_reason)} ({kind})": reason for (kind, reason), of_reason in names_of.items()
     }
     if records:
-        pages = {REPORT: render_report(records, problems)}
-        pages[PAGE] = render_html(records, problems, output)
-        for name, text in pages.items():
-            with atomic_file(output / name) as temporary:
-                temporary.write_text(text, encoding="utf-8")
+        write_text(output / REPORT, render_report(records, problems))
+        write_text(output / PAGE, render_html(records, problems, output))
 
 
 def _read_record(path: Path) -> dict[str, Any]:

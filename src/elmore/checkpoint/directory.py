@@ -22,7 +22,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 import elmore
-from elmore.atomic import atomic_file, atomic_folder, has_utf8_name, lock, refuse_existing
+from elmore.atomic import (
+    atomic_file,
+    atomic_folder,
+    has_utf8_name,
+    lock,
+    refuse_existing,
+    write_text,
+)
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.bilm.softmax import Softmax
@@ -123,9 +130,7 @@ def write_directory(
 
 def write_config(config: Mapping[str, Any], path: Path) -> None:
     """Write the config.json of a checkpoint directory."""
-    with atomic_file(path / CONFIG) as temporary:
-        text = json.dumps(config, indent=2, ensure_ascii=False)
-        temporary.write_text(text + "\n", encoding="utf-8")
+    write_text(path / CONFIG, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
 
 
 def _hash_settings(config: Mapping[str, Any]) -> str:

@@ -39,7 +39,7 @@ def evaluate(
         init_bilm: Path of the biLM, if it has moved since training.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
     """
-    from elmore.atomic import atomic_file, refuse_existing
+    from elmore.atomic import refuse_existing, write_text
     from elmore.tasks import load_task
     from elmore.tasks.show import show_report
     from elmore.tasks.trained import Outcome
@@ -58,8 +58,7 @@ def evaluate(
     if predictions:
         outcomes = map(Outcome, examples, predicted)
         records = (json.dumps(trained.as_json(o), ensure_ascii=False) for o in outcomes)
-        with atomic_file(predictions) as temporary:
-            temporary.write_text("".join(f"{line}\n" for line in records), encoding="utf-8")
+        write_text(predictions, "".join(f"{line}\n" for line in records))
     report = trained.report(examples, predicted)
     show(report, show_report(report), as_json=json_output)
 

@@ -25,7 +25,7 @@ from elmore.errors import InputError
 from elmore.integrations.arrow import ArrowEmbedder
 from elmore.integrations.input_files import OPEN, format_of, open_partition, stem_of
 from elmore.prefetch import prefetch
-from elmore.schema import check, check_unchanged, one_of, read_json
+from elmore.schema import check, check_unchanged, one_of, read_json, write_json
 from elmore.vectors.embed_file import model_settings
 from elmore.vectors.formats import FORMATS, RECORD
 from elmore.vectors.read import read_record, read_vectors
@@ -98,8 +98,7 @@ def open_output(folder: Path, settings: Mapping[str, Any]) -> None:
         raise InputError(
             f"{folder} exists and elmore did not write it: it has no {_RUN}. Choose another folder."
         )
-    with atomic_file(file) as temporary:
-        temporary.write_text(json.dumps({"settings": settings}, indent=2), encoding="utf-8")
+    write_json(file, {"settings": settings})
 
 
 def run_settings(embed: ArrowEmbedder, *, replace_invalid: bool) -> dict[str, Any]:

@@ -24,13 +24,13 @@ from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining
 from elmore.pretrain.resume import restore_checkpoint
 from elmore.progress import Progress, no_progress
-from elmore.schema import POSITIVE, check
+from elmore.schema import POSITIVE, check, write_json
 from elmore.signals import InterruptedRunError, interruption
 from elmore.text.corpus import encode_corpus
 from elmore.text.tokenize import Tokenization
 from elmore.training.plots import plot_pretraining
 from elmore.training.processes import join_processes
-from elmore.training.run_folder import Report, RunFolder, hardware_name, write_json
+from elmore.training.run_folder import Report, RunFolder, hardware_name
 
 CACHE = Path.home() / ".cache" / "elmore"
 SUMMARY, PLOT = "summary.json", "loss.png"

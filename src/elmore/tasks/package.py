@@ -17,13 +17,12 @@ from elmore.checkpoint.directory import Dtype, read_config
 from elmore.checkpoint.packages import model_packages
 from elmore.embedder import Embedder
 from elmore.errors import InputError
-from elmore.schema import read_json
+from elmore.schema import read_json, write_json
 from elmore.tasks.installed import GROUP, TASK, find_task
 from elmore.tasks.saved import load, read_bilm_hash, save_model
 from elmore.tasks.trained import TrainedTask, assemble
 from elmore.tasks.vectors import WordVectors
 from elmore.tasks.words import WordIndex
-from elmore.training.run_folder import write_json
 from elmore.training.settings import write_settings
 
 MAX_FILE, MAX_PACKAGE = 50_000_000, 100_000_000

@@ -21,7 +21,7 @@ from elmore.embedder import find_device
 from elmore.errors import InputError
 from elmore.mix import ScalarMix
 from elmore.progress import show_line, with_progress
-from elmore.schema import POSITIVE, check, read_json
+from elmore.schema import POSITIVE, check, read_json, write_json
 from elmore.signals import InterruptedRunError, interruption
 from elmore.tasks import get_task
 from elmore.tasks.config import ElmoConfig, TaskConfig, WordsConfig
@@ -40,7 +40,7 @@ from elmore.tasks.vectors import WordVectors, read_word_vectors
 from elmore.tasks.words import WordIndex
 from elmore.text.sentences import Sentence
 from elmore.training.plots import plot_task
-from elmore.training.run_folder import Report, RunFolder, hardware_name, write_json
+from elmore.training.run_folder import Report, RunFolder, hardware_name
 from elmore.training.settings import read_settings
 
 _DATA, _SUMMARY, _PLOT = "data.json", "metrics.json", "curves.png"

@@ -17,8 +17,9 @@ from typing import Any
 
 import torch
 
-from elmore.atomic import atomic_file, atomic_folder, naming, refuse_existing, remove_leftovers_in
+from elmore.atomic import atomic_folder, naming, refuse_existing, remove_leftovers_in, write_text
 from elmore.errors import InputError
+from elmore.schema import write_json
 from elmore.signals import InterruptedRunError
 from elmore.training.checkpoints import Checkpoint, checkpoint_files, read_checkpoint
 from elmore.training.settings import list_changes, write_settings
@@ -163,8 +164,7 @@ class RunFolder:
     def drop_metrics_after(self, counter: str, last: int) -> None:
         """Drop the lines whose `counter` is above `last`: a resumed run writes them again."""
         records = [r for r in self.read_metrics(counter) if r[counter] <= last]
-        with atomic_file(self._metrics) as temporary:
-            temporary.write_text("".join(f"{json.dumps(r)}\n" for r in records), encoding="utf-8")
+        write_text(self._metrics, "".join(f"{json.dumps(r)}\n" for r in records))
 
     def newest_checkpoint(self, report: Report) -> tuple[Path, Checkpoint] | None:
         """Return the newest intact checkpoint and its file; None if the run has not written any.
@@ -195,12 +195,6 @@ class RunFolder:
         if not keep_checkpoints:
             shutil.rmtree(self.checkpoints, ignore_errors=True)
         shutil.rmtree(self._previous, ignore_errors=True)
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write an indented JSON file."""
-    with atomic_file(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def hardware_name(device: torch.device) -> str:

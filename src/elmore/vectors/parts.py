@@ -31,7 +31,7 @@ from elmore.atomic import (
 )
 from elmore.errors import InputError
 from elmore.progress import Progress, no_progress
-from elmore.schema import check_unchanged, read_json
+from elmore.schema import check_unchanged, read_json, write_json
 from elmore.signals import deferred_signals
 from elmore.vectors.formats import FORMATS, RECORD, batch_crc32
 from elmore.vectors.read import read_record
@@ -181,7 +181,7 @@ class _Run:
         if not record:
             self.remove()
             record = {"id": secrets.token_hex(8), "settings": settings}
-            self._write_record(record)
+            write_json(self.folder / _RUN, {**record, "crc32": _record_crc32(record)})
         saved = self._keep_intact(record["id"])
         number = 1 + int(self._parts()[-1].stem) if saved.rows else 0
         part = self.folder / f"{number:06}.arrow"
@@ -215,11 +215,6 @@ class _Run:
 
     def _schema(self, **record: Any) -> pa.Schema:
         return self._form.schema.with_metadata({RECORD: json.dumps(record)})
-
-    def _write_record(self, record: Mapping[str, Any]) -> None:
-        with atomic_file(self.folder / _RUN) as temporary:
-            checked = {**record, "crc32": _record_crc32(record)}
-            temporary.write_text(json.dumps(checked, indent=2), encoding="utf-8")
 
     def _parts(self) -> list[Path]:
         return sorted(self.folder.glob("[0-9]*.arrow"))

@@ -13,10 +13,10 @@ from elmore.analysis.data_files import checksums
 from elmore.analysis.training.datasets import Files
 from elmore.analysis.training.run import Plan, TrainingRun
 from elmore.errors import InputError
-from elmore.schema import read_json
+from elmore.schema import read_json, write_json
 from elmore.tasks import get_task
 from elmore.tasks.domain import FOLDER as FINETUNED_BILM
-from elmore.training.run_folder import RunFolder, write_json
+from elmore.training.run_folder import RunFolder
 
 RUNS = "runs"
 _IDENTITY = ("config", "weights_hash", "elmore", "data", "vectors", "quick")

@@ -1,6 +1,5 @@
 """The manifest of an index: its model, its corpus, its parameters and its files."""
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -8,7 +7,7 @@ from typing import Literal
 from elmore.checksum import identify_file
 from elmore.embedder import Embedder
 from elmore.errors import InputError
-from elmore.schema import from_mapping, read_json
+from elmore.schema import from_mapping, read_json, write_json
 from elmore.vectors.embed_file import model_settings
 
 MANIFEST, SENTENCES = "manifest.json", "sentences.arrow"
@@ -100,8 +99,7 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Write the manifest of a folder."""
-        text = json.dumps(asdict(self), indent=2)
-        (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+        write_json(folder / MANIFEST, asdict(self))
 
 
 def read_manifest(folder: Path) -> Manifest:
