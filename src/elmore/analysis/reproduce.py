@@ -19,7 +19,7 @@ from elmore.analysis.html import render_html
 from elmore.analysis.parts import PARTS, Model, Part, TrainingPart
 from elmore.analysis.quick import sampled_folder
 from elmore.analysis.report import render_report
-from elmore.analysis.results import NotAvailableError, Plot
+from elmore.analysis.results import NotAvailableError, Plot, Result
 from elmore.analysis.training.datasets import DATASETS
 from elmore.analysis.training.run import Plan, TrainingRun
 from elmore.analysis.training.train import Resources, Trained, train_missing
@@ -141,22 +141,29 @@ def _run(
     with sample as measured:
         result = part.measure(model, measured)
     seconds = round(time.monotonic() - start, 1)
-    record = {
+    figures = _write_figures(name, lambda: part.plot(result), output, show)
+    scores = {row: {**cells, **part.paper.get(row, {})} for row, cells in result.scores.items()}
+    record = _new_record(part, result._replace(scores=scores), figures, quick=quick)
+    record["conditions"] = {**conditions, "seconds": seconds}
+    write_json(file, record)
+    return record
+
+
+def _new_record(
+    part: Part | TrainingPart, result: Result, figures: list[dict[str, str]], *, quick: bool
+) -> dict[str, Any]:
+    """Return the contents of the JSON file of an evaluation, without its conditions."""
+    return {
         "title": part.title,
-        "scores": {
-            row: {**cells, **part.paper.get(row, {})} for row, cells in result.scores.items()
-        },
+        "scores": result.scores,
         "details": result.details,
         "findings": [] if quick else list(result.findings),
         "notes": list(result.notes),
-        "figures": _write_figures(name, lambda: part.plot(result), output, show),
+        "figures": figures,
         "about": part.about,
         "published": part.published,
         "decimals": part.decimals,
-        "conditions": {**conditions, "seconds": seconds},
     }
-    write_json(file, record)
-    return record
 
 
 def _train(
@@ -193,21 +200,11 @@ def _train(
             continue
         result = part.measure(plan, results)
         datasets = dict.fromkeys(run.dataset for run in runs[name] if run.name in trained.records)
-        notes = [*result.notes, *_describe_data(datasets), vectors, *missing]
-        draw = partial(part.plot, plan, results)
-        record = {
-            "title": part.title,
-            "scores": result.scores,
-            "details": result.details,
-            "findings": [] if plan.quick else list(result.findings),
-            "notes": notes,
-            "figures": _write_figures(name, draw, output, show),
-            "about": part.about,
-            "published": part.published,
-            "decimals": part.decimals,
-            "runs": [run.name for run in runs[name] if run.name in trained.records],
-            "conditions": _conditions_of(finished, model, quick=plan.quick),
-        }
+        notes = (*result.notes, *_describe_data(datasets), vectors, *missing)
+        figures = _write_figures(name, partial(part.plot, plan, results), output, show)
+        record = _new_record(part, result._replace(notes=notes), figures, quick=plan.quick)
+        record["runs"] = [run.name for run in runs[name] if run.name in trained.records]
+        record["conditions"] = _conditions_of(finished, model, quick=plan.quick)
         write_json(output / f"{name}.json", record)
         outcomes.records[name] = record
 
