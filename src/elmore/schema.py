@@ -178,13 +178,7 @@ def check_settings(settings: object, section: str = "") -> None:
         plain = kind.__origin__ if get_origin(kind) is Annotated else kind
         choices = (one_of(*get_args(kind)),) if get_origin(kind) is Literal else ()
         rules = getattr(kind, "__metadata__", choices)
-        if get_origin(plain) is tuple:
-            rules = tuple(map(_for_elements, rules))
         full_name = f"{section}.{name}" if section else name
-        optional = type(None) in get_args(plain)
-        check(full_name, getattr(settings, name), *rules, optional=optional)
-
-
-def _for_elements(rule: Rule) -> Rule:
-    """Return a rule for all elements of a tuple."""
-    return Rule(lambda values: all(map(rule.accepts, values)), rule.text)
+        value, optional = getattr(settings, name), type(None) in get_args(plain)
+        for element in value if get_origin(plain) is tuple else (value,):
+            check(full_name, element, *rules, optional=optional)
