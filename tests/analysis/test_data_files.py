@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from elmore.analysis.data_files import checksums, extracted, find_file
+from elmore.analysis.data_files import checksums, find_file
 from elmore.analysis.results import NotAvailableError
+from elmore.checkpoint.pretrained import extracted
 from elmore.errors import InputError
 
 # Test vectors of FIPS 180: the empty message and "abc".

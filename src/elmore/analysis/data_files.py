@@ -1,14 +1,10 @@
 """Files of a dataset: found by name, compressed or not, and identified by their checksums."""
 
 import hashlib
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from lzma import LZMAError
+from collections.abc import Sequence
 from pathlib import Path
 
 from elmore.analysis.results import NotAvailableError
-from elmore.atomic import temporary_folder
 from elmore.errors import InputError
 
 _SUFFIXES = ("", ".gz", ".xz", ".tar", ".tar.gz", ".tar.xz")
@@ -28,21 +24,6 @@ def find_file(folder: Path, pattern: str) -> Path:
     if not paths:
         raise NotAvailableError(f"{folder / pattern if folder.exists() else folder} not found")
     return paths[0]
-
-
-@contextmanager
-def extracted(path: Path) -> Iterator[Path]:
-    """Yield a folder, or the temporary folder with the files of an archive."""
-    if path.is_dir():
-        yield path
-        return
-    with temporary_folder() as temporary:
-        try:
-            # filter="data" rejects members that would be written outside of the folder.
-            shutil.unpack_archive(path, temporary, filter="data")
-        except (shutil.ReadError, EOFError, LZMAError, OSError) as error:
-            raise InputError(f"{path} is not a readable archive ({error})") from error
-        yield temporary
 
 
 def checksums(paths: Sequence[Path], folder: Path) -> dict[str, str]:

