@@ -39,7 +39,7 @@ def _describe_default(default: object) -> str | None:
 
 app = App(
     name="elmore",
-    default_parameter=Parameter(show_default=_describe_default),
+    default_parameter=Parameter(show_default=_describe_default, negative=""),  # no --no-FLAG
     suppress_keyboard_interrupt=False,
     version=elmore.__version__,
     help="ELMo for PyTorch: contextual word vectors.",

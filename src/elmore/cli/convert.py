@@ -2,7 +2,9 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
 
 from elmore.cli.options import Output, Overwrite, Vocab
 from elmore.schema import POSITIVE, check
@@ -21,7 +23,7 @@ def convert(
     output: Output,
     vocab: Vocab = None,
     dtype: Dtype = "float32",
-    softmax: bool = True,
+    softmax: Annotated[bool, Parameter(negative="--no-softmax")] = True,
     softmax_dtype: Dtype | None = None,
     max_file_mb: float | None = None,
     overwrite: Overwrite = False,

@@ -37,7 +37,7 @@ def embed(
     format_: Annotated[Literal["text", "fasta"], Parameter(name="--format")] = "text",
     layers: Literal["all", "top", "average", "sum"] | int | None = None,
     dtype: Literal["float32", "float16"] = "float32",
-    carry_state: Annotated[bool, Parameter(negative="")] = False,
+    carry_state: bool = False,
     replace_invalid: Annotated[ReplaceInvalid, _REPLACE_INVALID] = False,
     resume: Resume = False,
     overwrite: Overwrite = False,

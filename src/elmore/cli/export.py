@@ -4,10 +4,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
 from elmore.cli.options import (
     DEFAULT_MODEL,
+    REPEATED,
+    SEVERAL,
     Json,
     Language,
     ModelOptions,
@@ -19,8 +19,6 @@ from elmore.cli.options import (
     Vocab,
 )
 from elmore.cli.show import count, show
-
-_Repeated = Parameter(consume_multiple=False, negative="", show_default=False)
 
 
 def onnx(
@@ -64,7 +62,7 @@ def projector(
     text: Text,
     *,
     output: Output,
-    words: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = (),
+    words: Annotated[tuple[str, ...], SEVERAL] = (),
     layer: Literal["top", "average"] | int = "top",
     max_words: int = 10_000,
     model: ModelOptions = DEFAULT_MODEL,
@@ -106,8 +104,8 @@ def tasks(
     *runs: str,
     output: Output,
     license_file: Path,
-    data: Annotated[tuple[str, ...], _Repeated] = (),
-    evaluate: Annotated[tuple[str, ...], _Repeated] = (),
+    data: Annotated[tuple[str, ...], REPEATED] = (),
+    evaluate: Annotated[tuple[str, ...], REPEATED] = (),
     max_words: int = 20_000,
     dtype: Literal["float32", "float16", "int8"] = "int8",
     device: str = "auto",

@@ -22,10 +22,14 @@ Vocab = Annotated[
     Parameter(help="Vocabulary file of a word-input model; by default vocab.txt next to it."),
 ]
 Output = Annotated[Path, Parameter(alias="-o")]
-Resume = Annotated[bool, Parameter(negative="", help="Resume an interrupted run.")]
-Overwrite = Annotated[bool, Parameter(negative="", help="Replace existing output.")]
-Json = Annotated[bool, Parameter(name="--json", negative="", help="Print the result as JSON.")]
-Changes = Annotated[tuple[str, ...], Parameter(name="--set", consume_multiple=False, negative="")]
+Resume = Annotated[bool, Parameter(help="Resume an interrupted run.")]
+Overwrite = Annotated[bool, Parameter(help="Replace existing output.")]
+Json = Annotated[bool, Parameter(name="--json", help="Print the result as JSON.")]
+Changes = Annotated[tuple[str, ...], Parameter(name="--set", consume_multiple=False)]
+SEVERAL = Parameter(consume_multiple=True)
+"""An option with several values, as in `--train a.txt b.txt`."""
+REPEATED = Parameter(consume_multiple=False, show_default=False)
+"""An option that may be given several times, with one value each."""
 Tokenizer = Annotated[
     Literal["moses", "whitespace", "spacy"] | None,
     Parameter(
@@ -51,9 +55,7 @@ TaskPrecision = Annotated[
         "uses fp32, and a trained task keeps the precision of its training."
     ),
 ]
-ReplaceInvalid = Annotated[
-    bool, Parameter(negative="", help="Replace invalid UTF-8 and NUL with U+FFFD.")
-]
+ReplaceInvalid = Annotated[bool, Parameter(help="Replace invalid UTF-8 and NUL with U+FFFD.")]
 
 
 @Parameter(name="*")
@@ -97,7 +99,7 @@ DEFAULT_MODEL = ModelOptions()
 class FastaOptions:
     """Options for FASTA files alone."""
 
-    per_protein: Annotated[bool, Parameter(negative="")] = False
+    per_protein: bool = False
     """Write one vector per protein, the mean over its residues."""
 
     id_field: Annotated[int | None, Parameter(allow_leading_hyphen=True)] = None

@@ -7,12 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
-
-from elmore.cli.options import DEFAULT_MODEL, Changes, Json, ModelOptions, Output
-
-_Several = Parameter(consume_multiple=True, negative="")
-_Switch = Parameter(negative="")
+from elmore.cli.options import DEFAULT_MODEL, SEVERAL, Changes, Json, ModelOptions, Output
 
 
 def reproduce(
@@ -20,18 +15,18 @@ def reproduce(
     data: Path,
     output: Output,
     model: ModelOptions = DEFAULT_MODEL,
-    only: Annotated[tuple[str, ...], _Several] = (),
-    text: Annotated[tuple[Path, ...], _Several] = (),
-    pairs: Annotated[tuple[Path, ...], _Several] = (),
-    quick: Annotated[bool, _Switch] = False,
+    only: Annotated[tuple[str, ...], SEVERAL] = (),
+    text: Annotated[tuple[Path, ...], SEVERAL] = (),
+    pairs: Annotated[tuple[Path, ...], SEVERAL] = (),
+    quick: bool = False,
     minutes: float | None = None,
     jobs: int | None = None,
     seeds: int | None = None,
     vectors: Path | None = None,
-    compare: Annotated[tuple[str, ...], _Several] = (),
-    finetune: Annotated[tuple[str, ...], _Several] = (),
+    compare: Annotated[tuple[str, ...], SEVERAL] = (),
+    finetune: Annotated[tuple[str, ...], SEVERAL] = (),
     changes: Changes = (),
-    keep_weights: Annotated[bool, _Switch] = False,
+    keep_weights: bool = False,
     json_output: Json = False,
 ) -> None:
     """Compute the tables and figures of the paper with a model, and write a report.

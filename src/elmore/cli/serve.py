@@ -6,19 +6,19 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from elmore.cli.options import REPEATED
 from elmore.server.setup import Limits
 
 DEFAULT_LIMITS = Limits()
-_Repeated = Parameter(consume_multiple=False, negative="", show_default=False)
 
 
 def serve(
     *,
     port: int = 8000,
     host: str = "127.0.0.1",
-    model: Annotated[tuple[str, ...], _Repeated, Parameter(alias="-m")] = ("en",),
-    task: Annotated[tuple[str, ...], _Repeated] = (),
-    corpus: Annotated[tuple[str, ...], _Repeated] = (),
+    model: Annotated[tuple[str, ...], REPEATED, Parameter(alias="-m")] = ("en",),
+    task: Annotated[tuple[str, ...], REPEATED] = (),
+    corpus: Annotated[tuple[str, ...], REPEATED] = (),
     workers: int = 1,
     threads: int | None = None,
     device: str = "auto",

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from elmore.cli.options import Changes, Json, Output, Overwrite, Resume, TaskPrecision
+from elmore.cli.options import SEVERAL, Changes, Json, Output, Overwrite, Resume, TaskPrecision
 from elmore.cli.show import count, show
 from elmore.tasks import TASKS
 
@@ -24,17 +24,17 @@ TaskName = Annotated[
 def train(
     task: TaskName,
     *,
-    train: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")],
+    train: Annotated[tuple[Path, ...], SEVERAL],
     dev: Path,
     output: Output,
-    test: Annotated[tuple[Path, ...], Parameter(consume_multiple=True, negative="")] = (),
-    no_elmo: Annotated[bool, Parameter(negative="")] = False,
+    test: Annotated[tuple[Path, ...], SEVERAL] = (),
+    no_elmo: bool = False,
     elmo: Literal["input", "output", "both"] | None = None,
     layers: Literal["learned", "top", "average"] | None = None,
     lambda_: Annotated[float | None, Parameter(name="--lambda")] = None,
     init_bilm: Annotated[str | None, Parameter(alias="-m")] = None,
     precision: TaskPrecision = None,
-    finetune_bilm: Annotated[bool, Parameter(negative="")] = False,
+    finetune_bilm: bool = False,
     vectors: Path | None = None,
     seed: int | None = None,
     max_minutes: float | None = None,
