@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from elmore.cli.options import DEFAULT_MODEL, SEVERAL, Changes, Json, ModelOptions, Output
+from elmore.cli.show import explain_interruption
 
 
 def reproduce(
@@ -131,11 +132,8 @@ def reproduce(
         )
         training = Training(plan, resources)
     show = partial(print, file=sys.stderr, flush=True)
-    try:
+    with explain_interruption("; run the same command again to resume"):
         outcomes = run(evaluated, parts, data, output, training=training, quick=quick, show=show)
-    except KeyboardInterrupt:
-        show("elmore: interrupted; run the same command again to resume")
-        raise
     if json_output:
         print(json.dumps(outcomes._asdict()))
     elif outcomes.records:
