@@ -18,7 +18,7 @@ class MissingExtraError(ImportError):
 
 
 @contextmanager
-def refused(message: str, *errors: type[Exception]) -> Iterator[None]:
+def as_input_error(message: str, *errors: type[Exception]) -> Iterator[None]:
     """Raise `InputError` with the message and the reason instead of these errors."""
     try:
         yield

@@ -11,7 +11,7 @@ from torchmetrics.functional.classification import multiclass_accuracy
 from elmore.errors import InputError
 from elmore.tasks import get_task, load_task, read_task_config, train_task
 from elmore.tasks.config import ElmoConfig, WordsConfig
-from elmore.tasks.tag.config import TaggerConfig
+from elmore.tasks.tag.config import BiLSTMTaggerConfig
 from elmore.tasks.tag.data import TagExample, read_tags
 from elmore.tasks.tag.model import PredictedTag, Tagger
 from elmore.tasks.vectors import WordVectors
@@ -105,7 +105,7 @@ def test_tagger_applies_a_softmax_to_each_word() -> None:
     index = WordIndex(list("abc"), [])
     known = WordVectors([], np.zeros((0, 6), np.float32))
     words = Words(WordsConfig(), ElmoConfig(place="none"), index, known, num_layers=0, elmo_dim=0)
-    model = Tagger(TaggerConfig(hidden=4, num_layers=1), words, ["X", "Y", "Z"]).eval()
+    model = Tagger(BiLSTMTaggerConfig(hidden=4, num_layers=1), words, ["X", "Y", "Z"]).eval()
     encode = WordEncoder(index, None, with_characters=False, device=torch.device("cpu"))
     examples = [TagExample(list("abca"), list("XYZX")), TagExample(list("cb"), ["Y", "unseen"])]
     batch = get_task("tag").collate(examples, encode, {"classes": model.tags})

@@ -35,7 +35,7 @@ from elmore.bilm.model import BiLM
 from elmore.bilm.softmax import Softmax
 from elmore.checkpoint.build import build
 from elmore.checkpoint.hash import hash_json, hash_weights, hash_words
-from elmore.errors import InputError, refused
+from elmore.errors import InputError, as_input_error
 from elmore.schema import from_mapping, read_json
 from elmore.text.tokenize import Tokenization
 from elmore.text.vocabulary import Vocabulary
@@ -284,7 +284,7 @@ def _open_tensors(path: Path) -> Iterator[tuple[str, Callable[[], Tensor]]]:
 def _open(path: Path) -> Iterator[Any]:
     path.open("rb").close()  # safetensors calls a file without read permission missing
     message = f"{path} is not a complete safetensors file. Copy or convert it again"
-    with refused(message, SafetensorError), safe_open(path, "pt") as file:
+    with as_input_error(message, SafetensorError), safe_open(path, "pt") as file:
         yield file
 
 

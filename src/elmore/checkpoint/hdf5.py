@@ -24,7 +24,7 @@ from elmore.bilm.model import BiLM
 from elmore.checkpoint.build import build, on_meta_device
 from elmore.checkpoint.directory import VOCABULARY
 from elmore.checkpoint.hash import hash_json, hash_weights, hash_words
-from elmore.errors import InputError, refused
+from elmore.errors import InputError, as_input_error
 from elmore.schema import from_mapping, read_json
 from elmore.text.characters import NUM_CHARACTERS
 from elmore.text.tokenize import Tokenization
@@ -144,7 +144,7 @@ def read_hdf5(weights: Path, options: Path) -> BiLM:
         raise InputError(f"{weights}: no such file; expected HDF5 weights")
     damages = (OSError, RuntimeError, LookupError, TypeError, ValueError, AttributeError)
     message = f"{weights} is not a readable HDF5 file. Was it downloaded completely?"
-    with refused(message, *damages), h5py.File(weights) as file:
+    with as_input_error(message, *damages), h5py.File(weights) as file:
         return _read_bilm(file, settings, options)
 
 
@@ -323,7 +323,7 @@ def round_for_hdf5(bilm: BiLM) -> None:
     bilm.load_state_dict(state)
 
 
-def wrote_hdf5(path: Path) -> bool:
+def written_by_elmore(path: Path) -> bool:
     """Return whether `write_hdf5` has written a file: weights, options.json or a vocabulary.
 
     A vocabulary has to be that of the options.json next to it.

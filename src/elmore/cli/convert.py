@@ -45,7 +45,7 @@ def convert(
     """
     from elmore.atomic import lock, refuse_existing
     from elmore.checkpoint.directory import VOCABULARY, new_directory, write_directory
-    from elmore.checkpoint.hdf5 import OPTIONS, write_hdf5, wrote_hdf5
+    from elmore.checkpoint.hdf5 import OPTIONS, write_hdf5, written_by_elmore
     from elmore.checkpoint.pretrained import find_model, read_pretrained
     from elmore.errors import InputError
 
@@ -59,7 +59,9 @@ def convert(
         options_output = output.with_name(OPTIONS)
         with lock(output):
             overwrite = overwrite and output.exists()  # else options.json belongs to other weights
-            refuse = partial(refuse_existing, overwrite=overwrite, inputs=inputs, is_own=wrote_hdf5)
+            refuse = partial(
+                refuse_existing, overwrite=overwrite, inputs=inputs, is_own=written_by_elmore
+            )
             refuse(output)
             refuse(options_output)
             saved = read_pretrained(model, options=options, vocab=vocab)

@@ -31,7 +31,7 @@ from jaxtyping import Int
 
 from elmore.atomic import atomic_folder, remove_leftovers
 from elmore.checksum import file_crc32
-from elmore.errors import InputError, refused
+from elmore.errors import InputError, as_input_error
 from elmore.prefetch import prefetch
 from elmore.progress import Progress, no_progress
 from elmore.schema import at_least, check
@@ -87,7 +87,7 @@ class Corpus:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with refused(f"{folder} is not an encoded corpus", OSError, ValueError):
+        with as_input_error(f"{folder} is not an encoded corpus", OSError, ValueError):
             self.tokens = np.memmap(folder / "tokens.u32", np.uint32, "r")
             self.starts = np.fromfile(folder / "starts.i64", np.int64)
             self.counts = np.fromfile(folder / "counts.i64", np.int64)

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Literal, TypeVar, get_args
 
-from elmore.errors import InputError, refused, require
+from elmore.errors import InputError, as_input_error, require
 
 TokenizerName = Literal["moses", "whitespace", "spacy"]
 Tokenizer = Callable[[str], list[str]]
@@ -289,7 +289,7 @@ def _is_mark(char: str) -> bool:
 @cache
 def _spacy(language: str) -> Tokenizer:
     spacy = require("spacy", extra="spacy")
-    with refused(f"spaCy cannot tokenize the language {language!r}", ImportError):
+    with as_input_error(f"spaCy cannot tokenize the language {language!r}", ImportError):
         spacy_tokenizer = spacy.blank(language).tokenizer
 
     def split(text: str) -> list[str]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from elmore.checkpoint.directory import save_tensors
 from elmore.checkpoint.hash import hash_json, hash_weights
-from elmore.errors import InputError, refused
+from elmore.errors import InputError, as_input_error
 
 _MAX_KEPT = 2
 
@@ -57,7 +57,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         InputError: If the file is incomplete, or its checksum does not match.
     """
     damages = (SafetensorError, KeyError, json.JSONDecodeError, OSError)
-    with refused(f"{path} is not a complete checkpoint", *damages):
+    with as_input_error(f"{path} is not a complete checkpoint", *damages):
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
@@ -97,5 +97,5 @@ def restore_module(module: nn.Module, tensors: Mapping[str, Tensor], path: Path)
     Raises:
         InputError: If names or shapes do not match; `path` is the file that the message names.
     """
-    with refused(f"{path} belongs to another model", RuntimeError):
+    with as_input_error(f"{path} belongs to another model", RuntimeError):
         module.load_state_dict(dict(tensors))

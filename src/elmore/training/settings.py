@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elmore.errors import InputError, refused
+from elmore.errors import InputError, as_input_error
 from elmore.schema import from_mapping
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ def _merge(values: dict[str, Any], updates: Mapping[str, Any]) -> None:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file; raise `InputError` if it is not one."""
-    with refused(f"{path} is not TOML", tomllib.TOMLDecodeError, UnicodeDecodeError):
+    with as_input_error(f"{path} is not TOML", tomllib.TOMLDecodeError, UnicodeDecodeError):
         return tomllib.loads(path.read_text(encoding="utf-8"))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from elmore.errors import InputError, refused
+from elmore.errors import InputError, as_input_error
 from elmore.vectors.formats import CRC32S, RECORD, Batches, batch_crc32, record_in, row_crc32
 from elmore.vectors.rows import VectorRow, from_batch
 
@@ -65,7 +65,7 @@ def read_vectors(path: Path | str, row: int | None = None) -> Iterator[VectorRow
 def _read_rows(path: Path, row: int | None) -> Iterator[VectorRow]:
     path.stat()  # raises FileNotFoundError
     message = f"{path} is not a {path.suffix} file of vectors, or it is damaged"
-    with refused(message, *_READ_ERRORS):
+    with as_input_error(message, *_READ_ERRORS):
         yield from _READERS[path.suffix][0](path, row)
 
 

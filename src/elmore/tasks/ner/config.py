@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 
 from elmore.tasks.spans import Scheme
-from elmore.tasks.tag.config import TaggerConfig, TaggingConfig
+from elmore.tasks.tag.config import BiLSTMTaggerConfig, SequenceLabelingConfig
 from elmore.text.tokenize import TokenizerConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NerTaggerConfig(TaggerConfig):
+class NerTaggerConfig(BiLSTMTaggerConfig):
     """The biLSTM-CRF tagger."""
 
     scheme: Scheme = "iob2"
@@ -16,7 +16,7 @@ class NerTaggerConfig(TaggerConfig):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NerConfig(TaggingConfig):
+class NerConfig(SequenceLabelingConfig):
     """All settings of named-entity recognition."""
 
     data: TokenizerConfig = field(default_factory=TokenizerConfig)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from elmore.tasks.modules.crf import CRF, constraints
 from elmore.tasks.spans import SpanProbabilities, decode_tags, may_follow_bioes
-from elmore.tasks.tag.config import TaggerConfig
+from elmore.tasks.tag.config import BiLSTMTaggerConfig
 from elmore.tasks.tag.model import BiLSTMTagger, TagBatch
 from elmore.tasks.words import Words
 
@@ -16,7 +16,7 @@ from elmore.tasks.words import Words
 class NerTagger(BiLSTMTagger[SpanProbabilities]):
     """[word; characters; ELMo] -> biLSTM -> [h; ELMo] -> scores of BIOES tags -> CRF."""
 
-    def __init__(self, config: TaggerConfig, words: Words, tags: list[str]) -> None:
+    def __init__(self, config: BiLSTMTaggerConfig, words: Words, tags: list[str]) -> None:
         super().__init__(config, words, tags)
         self.crf = CRF(constraints(tags, may_follow_bioes))
 

@@ -34,7 +34,7 @@ class TagDataConfig(TokenizerConfig):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaggerConfig:
+class BiLSTMTaggerConfig:
     """The biLSTM tagger."""
 
     hidden: Annotated[int, at_least(1)] = 200
@@ -51,7 +51,7 @@ class TaggerConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaggingConfig(TaskConfig):
+class SequenceLabelingConfig(TaskConfig):
     """Settings that tagging and named-entity recognition share."""
 
     words: WordsConfig = field(
@@ -68,8 +68,8 @@ class TaggingConfig(TaskConfig):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TagConfig(TaggingConfig):
+class TagConfig(SequenceLabelingConfig):
     """All settings of tagging."""
 
     data: TagDataConfig = field(default_factory=TagDataConfig)
-    tagger: TaggerConfig = field(default_factory=TaggerConfig)
+    tagger: BiLSTMTaggerConfig = field(default_factory=BiLSTMTaggerConfig)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from elmore.tasks.modules.rnn import BiLSTM
-from elmore.tasks.tag.config import TaggerConfig
+from elmore.tasks.tag.config import BiLSTMTaggerConfig
 from elmore.tasks.task import Prediction, TaskModel
 from elmore.tasks.words import WordBatch, Words
 
@@ -36,7 +36,7 @@ class PredictedTag(NamedTuple):
 class BiLSTMTagger(TaskModel[TagBatch, Prediction]):
     """[word; characters; ELMo] -> biLSTM -> [h; ELMo] -> scores of tags."""
 
-    def __init__(self, config: TaggerConfig, words: Words, tags: list[str]) -> None:
+    def __init__(self, config: BiLSTMTaggerConfig, words: Words, tags: list[str]) -> None:
         super().__init__()
         self.words = words
         self.tags = tags
