@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from elmore.errors import InputError
 from elmore.training.checkpoints import (
     Checkpoint,
+    EarlierVersionError,
     checkpoint_files,
     optimizer_tensors,
     read_checkpoint,
@@ -50,6 +52,25 @@ def test_truncation_is_detected(tmp_path: Path, size: int) -> None:
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(InputError, match="is not a complete checkpoint"):
         read_checkpoint(path)
+
+
+# Headers of the formats before the current one
+EARLIER_HEADERS = [
+    {"facts": "{}", "sum": "123"},
+    {"metadata": "{}", "checksum": "123"},
+    {"metadata": "{}", "checksum": "123", "format": "2"},
+]
+
+
+@pytest.mark.parametrize("header", [*EARLIER_HEADERS, None])
+def test_checkpoint_of_an_earlier_version_is_not_called_damaged(
+    tmp_path: Path, header: dict[str, str] | None
+) -> None:
+    save_file(TENSORS, tmp_path / "step-000000001.safetensors", header)
+    with pytest.raises(
+        EarlierVersionError, match=r"earlier version of elmore.*Start the run again"
+    ):
+        read_checkpoint(tmp_path / "step-000000001.safetensors")
 
 
 @pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.Adagrad])

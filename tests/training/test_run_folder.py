@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from elmore.errors import InputError
 from elmore.signals import InterruptedRunError
@@ -131,7 +132,9 @@ def test_metrics_after_the_checkpoint_are_dropped(folder: RunFolder) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ['{"step": 1', "5", "[1]", "\x00\x00\x00", '{"seconds": 1}', '{"step": "1"}']
+    "line",
+    ['{"step": 1', "5", "[1]", "\x00\x00\x00", '{"seconds": 1}', '{"step": "1"}', "[" * 100_000],
+    ids=range(7),
 )
 def test_damaged_line_of_the_metrics_is_named(folder: RunFolder, line: str) -> None:
     folder.create(Settings())
@@ -157,3 +160,14 @@ def test_newest_intact_checkpoint_is_used(folder: RunFolder) -> None:
     paths[0].write_bytes(b"")
     with pytest.raises(InputError, match=r"no checkpoint can be used: .*step-000000001"):
         folder.newest_checkpoint(notes.append)
+
+
+def test_checkpoints_of_an_earlier_version_are_kept(folder: RunFolder) -> None:
+    folder.checkpoints.mkdir(parents=True)
+    path = folder.checkpoints / "step-000000001.safetensors"
+    save_file({"x": torch.ones(3)}, path, {"metadata": "{}", "checksum": "123"})
+    notes: list[dict] = []
+    with pytest.raises(InputError, match="written by an earlier version of elmore"):
+        folder.newest_checkpoint(notes.append)
+    assert list(folder.checkpoints.iterdir()) == [path]
+    assert notes == []

@@ -23,8 +23,6 @@ from elmore.training.run_folder import Report
 if TYPE_CHECKING:
     from elmore.pretrain.loop import Pretraining
 
-_FORMAT = 2  # increase when the contents of a checkpoint change
-
 
 def save_checkpoint(run: "Pretraining") -> None:
     """Write a checkpoint."""
@@ -102,5 +100,4 @@ def _identity(run: "Pretraining") -> dict[str, Any]:
         "corpus": run.corpus.folder.name,
         "sentences": zlib.crc32(run.sentences.data),
         "heldout": zlib.crc32(json.dumps([list(words) for words in run.heldout]).encode()),
-        "format": _FORMAT,
     }

@@ -259,16 +259,10 @@ class Fit:
             restore_module(self.average, checkpoint.part("average"), path)
         self.best_weights = checkpoint.part("best")
         facts = checkpoint.metadata
-        try:
-            self.epoch, self.steps = facts["epoch"], facts["steps"]
-            self.best, self.best_scores = facts["best"], facts["best_scores"]
-            self.bad_epochs, self.lr = facts["worse"], facts["lr"]
-            self.epoch_seconds, self.seconds = facts["epoch_seconds"], facts["seconds"]
-        except KeyError as error:
-            raise InputError(
-                f"{path} was written by another version of elmore: it has no {error}. Start the "
-                "run again."
-            ) from error
+        self.epoch, self.steps = facts["epoch"], facts["steps"]
+        self.best, self.best_scores = facts["best"], facts["best_scores"]
+        self.bad_epochs, self.lr = facts["worse"], facts["lr"]
+        self.epoch_seconds, self.seconds = facts["epoch_seconds"], facts["seconds"]
 
 
 @contextmanager

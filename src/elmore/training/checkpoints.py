@@ -18,6 +18,11 @@ from elmore.checkpoint.hash import hash_json, hash_weights
 from elmore.errors import InputError, as_input_error
 
 _MAX_KEPT = 2
+_FORMAT = "3"  # increase when the contents of a checkpoint change
+
+
+class EarlierVersionError(InputError):
+    """A checkpoint was written by a version of elmore whose checkpoints had other contents."""
 
 
 class Checkpoint(NamedTuple):
@@ -38,7 +43,11 @@ def write_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
     path = folder / f"step-{step:09}.safetensors"
     tensors = {name: x.detach().cpu().contiguous() for name, x in checkpoint.tensors.items()}
     metadata = json.dumps(checkpoint.metadata)
-    header = {"metadata": metadata, "checksum": _checksum(tensors, metadata)}
+    header = {
+        "format": _FORMAT,
+        "metadata": metadata,
+        "checksum": _checksum(tensors, metadata),
+    }
     save_tensors(tensors, path, header)
     for old in checkpoint_files(folder)[:-_MAX_KEPT]:
         old.unlink()
@@ -54,12 +63,18 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint.
 
     Raises:
+        EarlierVersionError: If an earlier version of elmore has written the file.
         InputError: If the file is incomplete, or its checksum does not match.
     """
     damages = (SafetensorError, KeyError, json.JSONDecodeError, OSError)
     with as_input_error(f"{path} is not a complete checkpoint", *damages):
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
+            if header.get("format") != _FORMAT:
+                raise EarlierVersionError(
+                    f"{path} was written by an earlier version of elmore and cannot be resumed. "
+                    "Start the run again, or resume it with the version that it was started with."
+                )
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         checkpoint = Checkpoint(tensors, json.loads(header["metadata"]))
         intact = header["checksum"] == _checksum(tensors, header["metadata"])

@@ -21,7 +21,12 @@ from elmore.atomic import atomic_folder, naming, refuse_existing, remove_leftove
 from elmore.errors import InputError
 from elmore.schema import write_json
 from elmore.signals import InterruptedRunError
-from elmore.training.checkpoints import Checkpoint, checkpoint_files, read_checkpoint
+from elmore.training.checkpoints import (
+    Checkpoint,
+    EarlierVersionError,
+    checkpoint_files,
+    read_checkpoint,
+)
 from elmore.training.settings import list_changes, write_settings
 
 Report = Callable[[dict[str, Any]], None]
@@ -153,7 +158,7 @@ class RunFolder:
                 try:
                     record = json.loads(line)
                     index(record[counter])
-                except (KeyError, TypeError, ValueError) as error:
+                except (KeyError, TypeError, ValueError, RecursionError) as error:
                     raise InputError(
                         f"{self._metrics}, line {number} is damaged: expected a JSON object with "
                         f"{counter!r}. Delete the line."
@@ -161,10 +166,15 @@ class RunFolder:
                 records.append(record)
         return records
 
-    def drop_metrics_after(self, counter: str, last: int) -> None:
-        """Drop the lines whose `counter` is above `last`: a resumed run writes them again."""
+    def drop_metrics_after(self, counter: str, last: int) -> list[dict[str, Any]]:
+        """Drop the lines whose `counter` is above `last`: a resumed run writes them again.
+
+        Returns:
+            The other lines.
+        """
         records = [r for r in self.read_metrics(counter) if r[counter] <= last]
         write_text(self._metrics, "".join(f"{json.dumps(r)}\n" for r in records))
+        return records
 
     def newest_checkpoint(self, report: Report) -> tuple[Path, Checkpoint] | None:
         """Return the newest intact checkpoint and its file; None if the run has not written any.
@@ -172,12 +182,15 @@ class RunFolder:
         Damaged checkpoints are reported and renamed to `*.damaged`.
 
         Raises:
-            InputError: If all checkpoints are damaged.
+            InputError: If all checkpoints are damaged, or an earlier version of elmore has
+                written them.
         """
         errors = []
         for path in reversed(checkpoint_files(self.checkpoints)):
             try:
                 return path, read_checkpoint(path)
+            except EarlierVersionError:
+                raise
             except InputError as error:
                 errors.append(str(error))
                 report({"note": f"{error}; trying the previous checkpoint"})
