@@ -123,6 +123,7 @@ class Rule(NamedTuple):
 
 
 POSITIVE = Rule(lambda number: 0 < number < math.inf, "be positive and finite")
+POSITIVE_OR_INF = Rule(lambda number: number > 0, "be positive")
 
 
 def at_least(minimum: float) -> Rule:

@@ -41,7 +41,8 @@ def test_pretrain_perplexity_finetune_and_convert(run, text: Path) -> None:
     assert measured["tokens"] == 5 * (8 + 4 + 5 + 5)  # words and sentence ends
     assert measured["average"] == pytest.approx((measured["forward"] + measured["backward"]) / 2)
     assert "perplexity" in run("perplexity", "base", "a.txt", "b.txt").out
-    tuned = run("finetune", "base", "a.txt", "-o", "tuned", *COMMON, "--json")
+    no_limit = ("--max-minutes", "inf")
+    tuned = run("finetune", "base", "a.txt", "-o", "tuned", *COMMON, *no_limit, "--json")
     summary = json.loads(tuned.out)
     assert summary["heldout"]["average"] <= summary["before"]["average"]
     assert elmore.load("tuned").embed(["The cat."])[0].shape == (3, 3, 32)

@@ -344,7 +344,8 @@ def test_time_limit_that_is_too_short_is_refused(
     changes = [*SMALL, f"elmo.place={place}", f"elmo.model={model}", "training.epochs=1"]
     with pytest.raises(InputError, match=f"min is too short: {what} would end after about"):
         train(tmp_path / "run", conll, changes, max_minutes=1e-9)
-    assert train(tmp_path / "run", conll, changes, resume=True)["epochs"] == 1
+    resumed = train(tmp_path / "run", conll, changes, resume=True, max_minutes=math.inf)
+    assert (resumed["epochs"], resumed["cut_short"]) == (1, False)
     with pytest.raises(InputError, match="max_minutes must be positive"):
         train(tmp_path / "other", conll, BASELINE, max_minutes=0)
 

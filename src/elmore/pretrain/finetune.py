@@ -21,7 +21,7 @@ from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining, new_model
 from elmore.pretrain.run import CACHE, finish, run_folder, train
 from elmore.progress import Progress, no_progress
-from elmore.schema import POSITIVE, check
+from elmore.schema import POSITIVE_OR_INF, check
 from elmore.text.corpus import encode_corpus
 from elmore.text.vocabulary import Vocabulary
 from elmore.training.processes import Processes
@@ -61,7 +61,7 @@ def finetune(
     `pretrain`.
     """
     config = config or PretrainConfig(training=TRAINING, run=RUN)
-    check("max_minutes", max_minutes, POSITIVE, optional=True)
+    check("max_minutes", max_minutes, POSITIVE_OR_INF, optional=True)
     if config.run.tensorboard:
         require("tensorboard", extra="tensorboard")
     folder = run_folder(output)

@@ -24,7 +24,7 @@ from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining
 from elmore.pretrain.resume import restore_checkpoint
 from elmore.progress import Progress, no_progress
-from elmore.schema import POSITIVE, check, write_json
+from elmore.schema import POSITIVE_OR_INF, check, write_json
 from elmore.signals import InterruptedRunError, interruption
 from elmore.text.corpus import encode_corpus
 from elmore.text.tokenize import Tokenization
@@ -60,7 +60,8 @@ def pretrain(
         heldout: Text to measure perplexity on; by default, some sentences of `files` are held out.
         resume: Resume an interrupted run.
         overwrite: Replace an earlier run in `output`.
-        max_minutes: Stop after this many minutes; the learning-rate schedule is fitted to it.
+        max_minutes: Stop after this many minutes; the learning-rate schedule is fitted to it. None
+            and infinity mean no limit.
         device: `auto`, `cpu`, `cuda` or `cuda:1`.
         cache: Folder for encoded text; `~/.cache/elmore` by default.
         workers: Number of processes that tokenize; all cores by default.
@@ -73,7 +74,7 @@ def pretrain(
     """
     config = config or PretrainConfig()
     config = replace(config, text=config.text.for_model(None))
-    check("max_minutes", max_minutes, POSITIVE, optional=True)
+    check("max_minutes", max_minutes, POSITIVE_OR_INF, optional=True)
     if config.run.tensorboard:
         require("tensorboard", extra="tensorboard")
     folder = run_folder(output)

@@ -47,7 +47,7 @@ def finetune_bilm(
     sentences: Sequence[str],
     run: Path,
     *,
-    max_minutes: float | None,
+    max_minutes: float,
     device: str,
     report: Report,
 ) -> Path:

@@ -6,7 +6,6 @@ DIR/metrics.json curves.png                  results of the run
 DIR/...                                      the trained task, see `elmore.tasks.saved`
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from elmore.embedder import find_device
 from elmore.errors import InputError
 from elmore.mix import ScalarMix
 from elmore.progress import show_line, with_progress
-from elmore.schema import POSITIVE, check, read_json, write_json
+from elmore.schema import POSITIVE_OR_INF, check, read_json, write_json
 from elmore.signals import InterruptedRunError, interruption
 from elmore.tasks import get_task
 from elmore.tasks.config import ElmoConfig, TaskConfig, WordsConfig
@@ -90,6 +89,7 @@ def train_task(
         config: Settings; the task's defaults if not given.
         max_minutes: Stop before the first epoch that would end after this many minutes since the
             start, which include reading the files and the biLM pass. Such a run can be resumed.
+            None and infinity mean no limit.
         resume: Resume a run that was interrupted or stopped by `max_minutes`.
         overwrite: Replace an earlier run in `output`.
         device: `auto`, `cpu`, `cuda` or `cuda:1`.
@@ -100,7 +100,7 @@ def train_task(
         InputError: If the input is invalid, or `max_minutes` is too short for one epoch.
         InterruptedRunError: If a signal stopped the run. The message says how to continue.
     """
-    check("max_minutes", max_minutes, POSITIVE, optional=True)
+    check("max_minutes", max_minutes, POSITIVE_OR_INF, optional=True)
     limit = TimeLimit(max_minutes)
     if not isinstance(task, str | Task):
         raise TypeError(f"task: expected a name or a Task, got {task!r:.60}")
@@ -172,7 +172,7 @@ def _run(
             config.elmo.model,
             text,
             folder.path,
-            max_minutes=limit.seconds / 120 if limit.seconds < math.inf else None,
+            max_minutes=limit.seconds / 120,
             device=device,
             report=report,
         )
