@@ -29,7 +29,6 @@ from elmore.tasks.ner.data import NerExample, read_entities
 from elmore.tasks.ner.task import Ner
 from elmore.tasks.spans import LabeledSpan
 from elmore.tasks.trained import TrainedTask
-from elmore.training.checkpoints import read_checkpoint, write_checkpoint
 from tests.cli.conftest import assert_rejected
 from tests.tasks.conftest import SENTENCES
 
@@ -240,15 +239,16 @@ def test_broken_matplotlib_costs_only_the_plot(
     assert load_task(tmp_path / "run", device="cpu")("Ada lived.")["tokens"]
 
 
-def test_checkpoint_of_another_version_is_refused(conll: Path, tmp_path: Path) -> None:
+def test_lost_lines_of_the_metrics_are_reported(conll: Path, tmp_path: Path) -> None:
+    changes, notes = [*BASELINE, "training.epochs=4"], []
     with pytest.raises(InterruptedRunError):
-        train(tmp_path / "run", conll, BASELINE, report=interrupt_at(1))
-    [path] = (tmp_path / "run" / "checkpoints").iterdir()
-    checkpoint = read_checkpoint(path)
-    del checkpoint.metadata["best_scores"]
-    write_checkpoint(path.parent, 1, checkpoint)
-    with pytest.raises(InputError, match=r"written by another version.* no 'best_scores'"):
-        train(tmp_path / "run", conll, BASELINE, resume=True)
+        train(tmp_path / "run", conll, changes, report=interrupt_at(3))
+    path = tmp_path / "run" / "metrics.jsonl"
+    first, *_ = path.read_text().splitlines(keepends=True)
+    path.write_text(first + first[:20])  # the second line is cut off
+    train(tmp_path / "run", conll, changes, resume=True, report=notes.append)
+    assert notes[0]["note"] == "metrics.jsonl has no line of epoch 2, 3"
+    assert [record["epoch"] for record in metrics(tmp_path / "run")] == [1, 4]
 
 
 def test_resumed_run_needs_the_same_word_vectors(conll: Path, tmp_path: Path) -> None:

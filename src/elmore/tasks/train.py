@@ -310,7 +310,10 @@ def _train(fit: Fit, folder: RunFolder, report: Report, *, resume: bool) -> None
     """Train until complete."""
     if resume:
         fit.restore(report)
-        folder.drop_metrics_after("epoch", fit.epoch)
+        records = folder.drop_metrics_after("epoch", fit.epoch)
+        found = {record["epoch"] for record in records}
+        if lost := [epoch for epoch in range(1, fit.epoch + 1) if epoch not in found]:
+            report({"note": f"metrics.jsonl has no line of epoch {', '.join(map(str, lost))}"})
     note = {"note": "stopping after this epoch; interrupt again to stop now and lose the epoch"}
     with interruption(lambda: report(note)) as interrupted:
         for record in fit.run(interrupted):

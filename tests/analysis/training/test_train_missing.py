@@ -132,6 +132,20 @@ def test_unfinished_runs_come_first_then_the_first_seed_then_long_runs(data: Pat
     ]  # fmt: skip
 
 
+def test_epoch_without_a_line_in_the_metrics_is_reported(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def command_with_two_epochs(*args: object, **options: object) -> list[str]:
+        *command, metrics = fake_command(*args, **options)
+        return [*command, json.dumps({**json.loads(metrics), "epochs": 2})]
+
+    monkeypatch.setattr(module, "train_command", command_with_two_epochs)
+    with pytest.raises(InputError, match=r"metrics\.jsonl lacks an epoch; .* \(2\)"):
+        train(data, *ONE_SEED.runs("sick", None))
+    monkeypatch.setattr(module, "train_command", fake_command)
+    assert train(data, *ONE_SEED.runs("sick", None)).records.keys() == {"sick-baseline-0"}
+
+
 def test_weights_are_kept_on_request(data: Path) -> None:
     resources = replace(CPU, keep_weights=True)
     train(data, *ONE_SEED.runs("sick", None), resources=resources)

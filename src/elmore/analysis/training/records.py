@@ -12,7 +12,7 @@ from elmore.analysis.conditions import source_commit
 from elmore.analysis.data_files import checksums
 from elmore.analysis.training.datasets import Files
 from elmore.analysis.training.run import Plan, TrainingRun
-from elmore.errors import InputError
+from elmore.errors import InputError, as_input_error
 from elmore.schema import read_json, write_json
 from elmore.tasks import get_task
 from elmore.tasks.domain import FOLDER as FINETUNED_BILM
@@ -71,7 +71,11 @@ class Records:
                 "before": summary["before"]["average"],
                 "after": summary["heldout"]["average"],
             }
-        epochs = RunFolder(folder, "task.json").read_metrics("epoch")
+        records = RunFolder(folder, "task.json").read_metrics("epoch")
+        message = f"{folder}/metrics.jsonl lacks an epoch; run the command again to repeat this run"
+        with as_input_error(message, KeyError, TypeError):
+            dev_scores = {record["epoch"]: record["dev"][score] for record in records}
+            curve = [dev_scores[epoch] for epoch in range(1, metrics["epochs"] + 1)]
         conditions = {
             **self._conditions(run),
             "torch": metrics.pop("torch"),
@@ -81,7 +85,7 @@ class Records:
         record = {
             "run": {**asdict(run), "settings": dict(run.settings)},
             "metrics": metrics,
-            "dev_scores": [epoch["dev"][score] for epoch in epochs],
+            "dev_scores": curve,
             "perplexity": perplexity,
             "conditions": conditions,
         }

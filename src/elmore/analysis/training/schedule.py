@@ -205,7 +205,7 @@ def _seconds_so_far(folder: Path) -> float:
         lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         epochs = [json.loads(line) for line in lines]
         return float(sum(epoch["seconds"] + epoch["dev_seconds"] for epoch in epochs))
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return 0.0
 
 
