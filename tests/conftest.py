@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
@@ -20,6 +21,10 @@ if not torch.cuda.is_available():
 # Tests run in parallel processes; more threads would compete for the same cores.
 os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
+
+# The first example pays for imports, and other processes slow down the rest.
+settings.register_profile("elmore", deadline=None)
+settings.load_profile("elmore")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -34,9 +34,14 @@ def pyarrow_batch(rows: list[VectorRow], form: VectorForm) -> pa.RecordBatch:
     columns = {
         "id": [row.id for row in rows],
         "tokens": [row.tokens for row in rows],
-        "vectors": [row.vectors.astype(form.dtype).tolist() for row in rows],
+        "vectors": [nested_lists(row.vectors.astype(form.dtype)) for row in rows],
     }
     return pa.record_batch(columns, schema=form.schema)
+
+
+def nested_lists(array: np.ndarray) -> list:
+    """Like `tolist`, but of NumPy's scalars: pyarrow 17 makes no float16 of Python's floats."""
+    return list(array) if array.ndim == 1 else [nested_lists(part) for part in array]
 
 
 def assert_same_rows(actual: list[VectorRow], expected: list[VectorRow], dtype: str) -> None:
