@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from elmore.progress import with_progress
+from elmore.progress import track, with_progress
 
 
 class Terminal(io.StringIO):
@@ -29,3 +29,8 @@ def test_pipe_gets_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("elmore.progress._SECONDS_BETWEEN_LINES", 0)
     assert list(with_progress(range(2), "numbers read", 2)) == [0, 1]
     assert sys.stderr.getvalue() == "1 of 2 numbers read\n2 of 2 numbers read\n"
+
+
+def test_progress_is_optional() -> None:
+    assert list(track("ab", "letters", None)) == ["a", "b"]
+    assert list(track("ab", "letters", lambda items, what: [what, *items])) == ["letters", "a", "b"]

@@ -12,9 +12,9 @@ Progress = Callable[[Iterable[Any], str], Iterable[Any]]
 _SECONDS_BETWEEN_LINES = 10.0
 
 
-def no_progress(items: Iterable[T], _: str) -> Iterable[T]:
-    """Show nothing."""
-    return items
+def track(items: Iterable[T], what: str, progress: Progress | None) -> Iterable[T]:
+    """Return the items, whose progress is shown unless `progress` is None."""
+    return items if progress is None else progress(items, what)
 
 
 def with_progress(items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:

@@ -10,7 +10,7 @@ from elmore.atomic import atomic_folder, lock, refuse_existing
 from elmore.embedder import Embedder, get_embedder
 from elmore.errors import InputError
 from elmore.inference.layers import check_layer
-from elmore.progress import Progress, no_progress
+from elmore.progress import Progress, track
 from elmore.schema import at_least, check
 from elmore.text.lines import read_lines
 from elmore.text.tokenize import get_tokenizer
@@ -45,7 +45,7 @@ def export_projector(
     max_words: int = 10_000,
     replace_invalid: bool = False,
     overwrite: bool = False,
-    progress: Progress = no_progress,
+    progress: Progress | None = None,
     **load_options: Any,
 ) -> ProjectorFiles:
     """Write the vectors of the words of a text for the Embedding Projector.
@@ -86,7 +86,7 @@ def export_projector(
                 for name in (VECTORS, METADATA)
             )
             metadata_tsv.write("word\tsentence\n")
-            for tokens, vectors in progress(stream, "sentences"):
+            for tokens, vectors in track(stream, "sentences", progress):
                 for position in _positions(tokens, wanted)[: max_words - count]:
                     occurrence = Occurrence(tokens, position)
                     vectors_tsv.write("\t".join(f"{x:.6g}" for x in vectors[position]) + "\n")

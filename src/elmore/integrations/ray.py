@@ -39,7 +39,7 @@ from elmore.integrations.ray_cluster import (
     gpus_per_actor,
     require_ray,
 )
-from elmore.progress import Progress, no_progress
+from elmore.progress import Progress, track
 from elmore.schema import check, one_of
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def embed_partitions(
     num_cpus: float = 1,
     num_gpus: float | None = None,
     device: str = "auto",
-    progress: Progress = no_progress,
+    progress: Progress | None = None,
     **options: Any,
 ) -> EmbeddedPartitions:
     """Write the vectors of each input file to a file with the same stem, with Ray Data.
@@ -162,7 +162,7 @@ def embed_partitions(
             )
             size = min(size, len(paths))
             with closing(_run(ray, embed, paths, size, num_cpus, num_gpus)) as reports:
-                shown = progress(reports, f"of {len(paths):,} partitions")
+                shown = track(reports, f"of {len(paths):,} partitions", progress)
                 finished = _collect(shown, len(paths))
         remove_leftovers_in(folder)
     return EmbeddedPartitions(

@@ -20,7 +20,7 @@ from elmore.pretrain.config import PretrainConfig, RunConfig, TrainingConfig
 from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining, new_model
 from elmore.pretrain.run import CACHE, finish, run_folder, train
-from elmore.progress import Progress, no_progress
+from elmore.progress import Progress
 from elmore.schema import POSITIVE_OR_INF, check
 from elmore.text.corpus import encode_corpus
 from elmore.text.vocabulary import Vocabulary
@@ -48,7 +48,7 @@ def finetune(
     cache: Path | None = None,
     workers: int | None = None,
     report: Report = lambda _: None,
-    progress: Progress = no_progress,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Fine-tune a biLM on text of a domain; return a summary with perplexity before and after.
 

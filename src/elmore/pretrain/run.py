@@ -23,7 +23,7 @@ from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining
 from elmore.pretrain.resume import restore_checkpoint
-from elmore.progress import Progress, no_progress
+from elmore.progress import Progress
 from elmore.schema import POSITIVE_OR_INF, check, write_json
 from elmore.signals import InterruptedRunError, interruption
 from elmore.text.corpus import encode_corpus
@@ -49,7 +49,7 @@ def pretrain(
     cache: Path | None = None,
     workers: int | None = None,
     report: Report = lambda _: None,
-    progress: Progress = no_progress,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Train a biLM on text, write it to a folder, and return a summary of the run.
 
@@ -67,7 +67,7 @@ def pretrain(
         workers: Number of processes that tokenize; all cores by default.
         report: Receives metrics and messages while training; see `Report`.
         progress: Shows how many chunks of 1000 lines are encoded: takes an iterable and a
-            description, returns an iterable, like `tqdm.tqdm`.
+            description, returns an iterable, like `tqdm.tqdm`. None shows nothing.
 
     Raises:
         InterruptedRunError: If a signal stopped the run. The message says how to continue.

@@ -33,7 +33,7 @@ from elmore.atomic import atomic_folder, remove_leftovers
 from elmore.checksum import file_crc32
 from elmore.errors import InputError, as_input_error
 from elmore.prefetch import prefetch
-from elmore.progress import Progress, no_progress
+from elmore.progress import Progress, track
 from elmore.schema import at_least, check
 from elmore.text.characters import encode_words
 from elmore.text.lines import read_lines
@@ -141,7 +141,7 @@ def encode_corpus(
     config: TextConfig | None = None,
     *,
     workers: int | None = None,
-    progress: Progress = no_progress,
+    progress: Progress | None = None,
 ) -> Corpus:
     """Encode text files, or open the cached result for the same content and settings.
 
@@ -151,7 +151,7 @@ def encode_corpus(
         config: How to split text into sentences and tokens.
         workers: Number of tokenizer processes; by default one per core. With more than one, guard a
             script's entry point with `if __name__ == "__main__":`.
-        progress: Shows how many chunks of 1000 lines are encoded; see `Progress`.
+        progress: Shows how many chunks of 1000 lines are encoded; see `elmore.embed_file`.
 
     Raises:
         InputError: If there are no files, a file is not valid text, or the files have no words.
@@ -169,7 +169,7 @@ def encode_corpus(
                 remove_leftovers(folder)
                 with atomic_folder(folder) as temporary:
                     chunks = _encode_files(files, config, workers or os.cpu_count() or 1)
-                    _write(temporary, progress(chunks, "thousand lines encoded"), files)
+                    _write(temporary, track(chunks, "thousand lines encoded", progress), files)
     return Corpus(folder)
 
 

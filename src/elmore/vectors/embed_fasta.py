@@ -13,7 +13,7 @@ import numpy as np
 
 import elmore
 from elmore.errors import InputError
-from elmore.progress import Progress, no_progress
+from elmore.progress import Progress, track
 from elmore.text.fasta import Protein, read_fasta
 from elmore.vectors.embed_file import model_files
 from elmore.vectors.keyed import check_key, check_keyed, write_keyed
@@ -48,7 +48,7 @@ def embed_fasta(
     dtype: Dtype = "float32",
     replace_invalid: bool = False,
     overwrite: bool = False,
-    progress: Progress = no_progress,
+    progress: Progress | None = None,
     **load_options: Any,
 ) -> EmbeddedProteins:
     """Write the vectors of the proteins of a FASTA file, one residue per token.
@@ -72,7 +72,7 @@ def embed_fasta(
         replace_invalid: Replace characters that are not letters, such as `*` and `-`, with `X`.
         overwrite: Replace an existing file that elmore wrote.
         progress: Shows progress: called with an iterable and a description, returns an iterable,
-            like `tqdm.tqdm`.
+            like `tqdm.tqdm`. None shows nothing.
         load_options: The other arguments of `load`, such as `device` and `precision`.
 
     Raises:
@@ -110,7 +110,7 @@ def embed_fasta(
     arrays = embed_proteins(embedder, proteins, layers=layers, per_protein=per_protein, dtype=dtype)
     write_keyed(
         output,
-        progress(arrays, "proteins embedded"),
+        track(arrays, "proteins embedded", progress),
         settings={
             "elmore_version": elmore.__version__,
             "weights_hash": embedder.weights_hash,

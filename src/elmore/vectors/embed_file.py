@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import elmore
 from elmore.atomic import refuse_existing
 from elmore.errors import InputError
-from elmore.progress import Progress, no_progress
+from elmore.progress import Progress, track
 from elmore.text.lines import read_lines
 from elmore.vectors.parts import Saved, check_output, write_vectors
 from elmore.vectors.rows import Dtype, VectorForm, VectorRow
@@ -49,7 +49,7 @@ def embed_file(
     replace_invalid: bool = False,
     resume: bool = False,
     overwrite: bool = False,
-    progress: Progress = no_progress,
+    progress: Progress | None = None,
     **load_options: Any,
 ) -> EmbeddedFile:
     """Write the vectors of a text file, one sentence per line, to a file.
@@ -69,7 +69,7 @@ def embed_file(
             one. If it is complete, nothing is computed.
         overwrite: Replace an existing file that elmore wrote, or an interrupted run.
         progress: Shows progress: called with an iterable and a description, returns an iterable,
-            like `tqdm.tqdm`.
+            like `tqdm.tqdm`. None shows nothing.
         load_options: The other arguments of `load`, such as `tokenizer` and `device`.
     """
     if not isinstance(text, str | PathLike):
@@ -107,7 +107,7 @@ def embed_file(
         else:
             skip = saved.rows - first
             stream = embedder.stream_windows(lines, layers=layers, dtype=dtype, skip=skip)
-        shown = progress(stream, "sentences embedded")
+        shown = track(stream, "sentences embedded", progress)
         for index, window_start, (tokens, vectors) in shown:
             words += len(tokens)
             row = VectorRow(first + index, tokens, vectors)

@@ -30,7 +30,7 @@ from elmore.atomic import (
     synchronize,
 )
 from elmore.errors import InputError
-from elmore.progress import Progress, no_progress
+from elmore.progress import Progress, track
 from elmore.schema import check_unchanged, read_json, write_json
 from elmore.signals import deferred_signals
 from elmore.vectors.formats import FORMATS, RECORD, batch_crc32
@@ -69,7 +69,7 @@ def write_vectors(
     settings: Mapping[str, Any] | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    progress: Progress = no_progress,
+    progress: Progress | None = None,
 ) -> int:
     """Write rows to a file; return how many it has.
 
@@ -172,7 +172,7 @@ class _Run:
         rows_after: RowsAfter,
         record: dict[str, Any],
         settings: Mapping[str, Any],
-        progress: Progress,
+        progress: Progress | None,
     ) -> int:
         """Write the file; return its number of rows.
 
@@ -201,7 +201,7 @@ class _Run:
             synchronize(self._path.parent)
             return last.rows
         parts = self._read(record["id"], last.rows)
-        batches = progress(parts, f"batches converted to {suffix}")
+        batches = track(parts, f"batches converted to {suffix}", progress)
         with atomic_file(self._path) as output:
             FORMATS[suffix](output, self._schema(settings=settings, saved=last), batches)
         return last.rows

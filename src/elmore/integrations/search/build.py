@@ -35,7 +35,7 @@ from elmore.integrations.search.manifest import (
     ModelRecord,
 )
 from elmore.integrations.search.sentences import SentenceFile, write_sentences
-from elmore.progress import Progress, no_progress
+from elmore.progress import Progress, track
 from elmore.schema import check, one_of
 from elmore.text.lines import read_lines
 from elmore.text.tokenize import get_tokenizer
@@ -69,7 +69,7 @@ def build_index(
     kind: Kind | None = None,
     replace_invalid: bool = False,
     overwrite: bool = False,
-    progress: Progress = no_progress,
+    progress: Progress | None = None,
     **load_options: Any,
 ) -> BuiltIndex:
     """Build an index of the words of a text file, one sentence per line.
@@ -100,7 +100,7 @@ def build_index(
         with atomic_folder(output) as folder:
             tokenize = get_tokenizer(embedder.tokenizer, embedder.language)
             lines = read_lines(text, replace_invalid=replace_invalid)
-            shown = progress(lines, "sentences read")
+            shown = track(lines, "sentences read", progress)
             write_sentences(folder / SENTENCES, map(tokenize, shown))
             manifest = _build(folder, embedder, layer, kind, progress)
             manifest.write(folder)
@@ -112,7 +112,7 @@ def _build(
     embedder: Embedder,
     layer: Literal["top", "average"] | int,
     kind: Kind | None,
-    progress: Progress,
+    progress: Progress | None,
 ) -> Manifest:
     """Write the faiss index of the sentences in a folder; return its manifest."""
     faiss = require("faiss", extra="search")
@@ -137,7 +137,7 @@ def _build(
     ]
     exact = ExactSearch(queries, query_vectors(embedder, queries, layer), k=_K)
     stream = embedder.stream(sentences, layers=layer)
-    shown = progress(stream, f"of {len(sentences):,} sentences embedded")
+    shown = track(stream, f"of {len(sentences):,} sentences embedded", progress)
     _write_parts(index, _blocks(shown, exact), folder)
 
     manifest = Manifest(
@@ -180,7 +180,7 @@ def _sample(
     sentences: SentenceFile,
     words: int,
     rng: np.random.Generator,
-    progress: Progress,
+    progress: Progress | None,
 ) -> Float32[np.ndarray, "N D"]:
     """Return the vectors of about as many words, of random sentences."""
 
@@ -194,7 +194,7 @@ def _sample(
             yield tokens
 
     stream: Iterable[Any] = embedder.stream(chosen(), layers=layer)
-    shown = progress(stream, "sentences sampled")
+    shown = track(stream, "sentences sampled", progress)
     return np.concatenate([unit(vectors) for _, vectors in shown])
 
 
