@@ -766,11 +766,11 @@ def test_another_bilm_of_the_same_shape_is_refused(
     with pytest.raises(InputError, match=message):
         load_task(folder, device="cpu", bilm=str(other_model))
     assert_rejected(run("evaluate", folder, conll, "-m", other_model), message)
-    assert_rejected(run("predict", folder, conll, "-m", other_model), message)
+    assert_rejected(run("predict", folder, conll, "--model", other_model), message)
     # Equal weights may be stored elsewhere, and in another format.
     copy = tmp_path / "copy" / "weights.hdf5"
     assert run("convert", model, "-o", copy).code == 0
-    assert run("evaluate", folder, conll, "-m", copy).code == 0
+    assert run("evaluate", folder, conll, "--init-bilm", copy).code == 0
     # Older versions did not store the hash.
     facts = json.loads((folder / "task.json").read_text())
     del facts["bilm"]

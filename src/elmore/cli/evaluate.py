@@ -4,11 +4,8 @@ import json
 import sys
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
-
-from elmore.cli.options import Json, Overwrite, OwnTask, TaskPrecision
+from elmore.cli.options import Json, Overwrite, OwnTask, TaskPrecision, TrainedBiLM
 from elmore.cli.show import show
 
 
@@ -18,7 +15,7 @@ def evaluate(
     *,
     predictions: Path | None = None,
     task: OwnTask = None,
-    init_bilm: Annotated[str | None, Parameter(alias="-m")] = None,
+    model: TrainedBiLM = None,
     device: str = "auto",
     precision: TaskPrecision = None,
     overwrite: Overwrite = False,
@@ -36,7 +33,6 @@ def evaluate(
         file: Labeled examples, in the task's standard format.
         predictions: File for the predictions, one line of JSON per example. An existing file is
             replaced only if its first line looks like a prediction of this task.
-        init_bilm: Path of the biLM, if it has moved since training.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
     """
     from elmore.atomic import refuse_existing, write_text
@@ -46,7 +42,7 @@ def evaluate(
 
     if predictions:
         refuse_existing(predictions, overwrite=overwrite, inputs=(file, run))
-    trained = load_task(run, task=task, device=device, bilm=init_bilm, precision=precision)
+    trained = load_task(run, task=task, device=device, bilm=model, precision=precision)
     examples = trained.read(file)
     for note in trained.check_labels(examples, str(file)):
         print(f"elmore: {note}", file=sys.stderr)

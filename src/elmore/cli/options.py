@@ -55,6 +55,13 @@ TaskPrecision = Annotated[
         "uses fp32, and a trained task keeps the precision of its training."
     ),
 ]
+BILM_NAMES = ("--model", "--init-bilm")
+TrainedBiLM = Annotated[
+    str | None,
+    Parameter(
+        name=BILM_NAMES, alias="-m", help="Path of the biLM, if it has moved since training."
+    ),
+]
 ReplaceInvalid = Annotated[bool, Parameter(help="Replace invalid UTF-8 and NUL with U+FFFD.")]
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from elmore.cli.options import Json, OwnTask, ReplaceInvalid, TaskPrecision
+from elmore.cli.options import Json, OwnTask, ReplaceInvalid, TaskPrecision, TrainedBiLM
 from elmore.errors import InputError
 
 _LABELED = {".conll", ".conllu", ".json", ".jsonl"}
@@ -25,7 +25,7 @@ def predict(
     language: str | None = None,
     replace_invalid: ReplaceInvalid = False,
     task: OwnTask = None,
-    init_bilm: Annotated[str | None, Parameter(alias="-m")] = None,
+    model: TrainedBiLM = None,
     device: str = "auto",
     precision: TaskPrecision = None,
     json_output: Json = False,
@@ -47,7 +47,6 @@ def predict(
         tokenizer: Tokenizer of the text; by default, the one used in training. Use whitespace for
             tokenized text. Not available for qa, which has its own.
         language: ISO 639-1 code, for the rules of the tokenizer; by default that of the biLM.
-        init_bilm: Path of the biLM, if it has moved since training.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
     """
     from rich.console import Console
@@ -57,7 +56,7 @@ def predict(
 
     if file_format == "task" and tokenizer:
         raise InputError("--tokenizer is for --format text only")
-    trained = load_task(run, task=task, device=device, bilm=init_bilm, precision=precision)
+    trained = load_task(run, task=task, device=device, bilm=model, precision=precision)
     labeled = not _is_text(file) and not _LABELED.isdisjoint(Path(file).suffixes)
     if file_format == "text" and labeled:
         print(

@@ -8,7 +8,16 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from elmore.cli.options import SEVERAL, Changes, Json, Output, Overwrite, Resume, TaskPrecision
+from elmore.cli.options import (
+    BILM_NAMES,
+    SEVERAL,
+    Changes,
+    Json,
+    Output,
+    Overwrite,
+    Resume,
+    TaskPrecision,
+)
 from elmore.cli.show import count, show
 from elmore.tasks import TASKS
 
@@ -32,7 +41,7 @@ def train(
     elmo: Literal["input", "output", "both"] | None = None,
     layers: Literal["learned", "top", "average"] | None = None,
     lambda_: Annotated[float | None, Parameter(name="--lambda")] = None,
-    init_bilm: Annotated[str | None, Parameter(alias="-m")] = None,
+    model: Annotated[str | None, Parameter(name=BILM_NAMES, alias="-m")] = None,
     precision: TaskPrecision = None,
     finetune_bilm: bool = False,
     vectors: Path | None = None,
@@ -64,7 +73,7 @@ def train(
         elmo: Where ELMo enters: at the input of the task's RNN, at its output, or both.
         layers: How the layers of the biLM are mixed.
         lambda_: Strength of the regularization that pulls a learned mix toward the average.
-        init_bilm: The biLM: name of an installed model, such as en, a folder or HDF5 weights. The
+        model: The biLM: name of an installed model, such as en, a folder or HDF5 weights. The
             folder of a Hugging Face transformer is used as a frozen encoder in its place.
         finetune_bilm: Fine-tune the biLM on the training text first.
         vectors: Word vectors: GloVe or word2vec, text or .bin, or .npz.
@@ -79,14 +88,14 @@ def train(
     from elmore.tasks import read_task_config, train_task
     from elmore.tasks.show import show_report
 
-    elmo_options = (elmo, layers, init_bilm, precision, finetune_bilm or None, lambda_)
+    elmo_options = (elmo, layers, model, precision, finetune_bilm or None, lambda_)
     if no_elmo and any(option is not None for option in elmo_options):
         raise InputError("--no-elmo cannot be combined with other options of ELMo")
     options = {
         "elmo.place": "none" if no_elmo else elmo,
         "elmo.layers": layers,
         "elmo.penalty": lambda_,
-        "elmo.model": init_bilm,
+        "elmo.model": model,
         "elmo.precision": precision,
         "elmo.finetune": finetune_bilm or None,
         "words.vectors": str(vectors) if vectors else None,

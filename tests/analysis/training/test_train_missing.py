@@ -172,7 +172,7 @@ def test_command_has_the_files_and_settings_of_the_run(tmp_path: Path) -> None:
     assert command[1:] == [
         "-m", "elmore", "train", "entailment", "-o", f"{tmp_path}/run",
         "--dev", f"{tmp_path}/dev", "--train", f"{tmp_path}/a", "--train", f"{tmp_path}/b",
-        "--test", f"{tmp_path}/test", f"{tmp_path}/typos", "--init-bilm", "tiny",
+        "--test", f"{tmp_path}/test", f"{tmp_path}/typos", "--model", "tiny",
         "--vectors", f"{tmp_path}/glove.txt", "--set=data.class_weights=balanced",
         '--set=elmo.layers="top"', "--seed", "0", "--device", "cuda", "--resume",
     ]  # fmt: skip

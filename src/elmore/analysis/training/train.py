@@ -189,7 +189,7 @@ def train_command(
     arguments += ["-o", folder, "--dev", files.dev]
     arguments += [word for path in files.train for word in ("--train", path)]
     arguments += ["--test", files.test, *files.disturbed] if run.test else []
-    arguments += ["--init-bilm", plan.encoder(run.bilm).source] if run.bilm else ["--no-elmo"]
+    arguments += ["--model", plan.encoder(run.bilm).source] if run.bilm else ["--no-elmo"]
     arguments += ["--vectors", resources.vectors] if resources.vectors else []
     arguments += [f"--set={change}" for change in plan.changes(run)]
     arguments += ["--seed", run.seed, "--device", resources.device]
