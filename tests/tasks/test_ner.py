@@ -521,6 +521,16 @@ def test_scores_of_each_label(run, conll: Path, trained: TrainedTask) -> None:
     assert lines[3].split() == ["LOC", "100.00", "100.00", "100.00", "4"]
 
 
+@pytest.mark.parametrize("name", ["my file.txt", "My News.TSV", "a b.conll", "a b.txt.gz"])
+def test_mistyped_file_name_is_not_predicted_as_text(run, trained: TrainedTask, name: str) -> None:
+    assert_rejected(run("predict", "ner", name), f"{name}: no such file. If this is the text")
+
+
+@pytest.mark.parametrize("text", ["See notes.txt.", "Ada left.Then", "Ada left .", "a b.txt c"])
+def test_text_is_predicted(run, trained: TrainedTask, text: str) -> None:
+    assert json.loads(run("predict", "ner", text).out)["text"] == text
+
+
 def test_labels_that_the_model_cannot_predict_are_reported(
     run, conll: Path, trained: TrainedTask, tmp_path: Path
 ) -> None:

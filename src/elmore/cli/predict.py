@@ -14,6 +14,8 @@ from elmore.errors import InputError
 
 _LABELED = {".conll", ".conllu", ".json", ".jsonl"}
 """Suffixes of files that are hardly ever text with one example per line."""
+_SUFFIXES = _LABELED | {".txt", ".tsv", ".csv", ".gz", ".xz", ".bz2", ".zst"}
+"""Suffixes of text files."""
 
 
 def predict(
@@ -41,7 +43,7 @@ def predict(
     Args:
         run: Folder written by `elmore train`, or the name of an installed task, such as en/ner.
         file: Text file with one example per line; - is standard input. An argument of more than one
-            word that is not a file is the text itself.
+            word that is not a file is the text itself, unless it ends like a file name, as in .txt.
         file_format: Format of the file: text, or task for labeled examples in the task's standard
             format.
         tokenizer: Tokenizer of the text; by default, the one used in training. Use whitespace for
@@ -56,8 +58,9 @@ def predict(
 
     if file_format == "task" and tokenizer:
         raise InputError("--tokenizer is for --format text only")
+    is_text = _is_text(file)
     trained = load_task(run, task=task, device=device, bilm=model, precision=precision)
-    labeled = not _is_text(file) and not _LABELED.isdisjoint(Path(file).suffixes)
+    labeled = not is_text and not _LABELED.isdisjoint(Path(file).suffixes)
     if file_format == "text" and labeled:
         print(
             f"elmore: reading {file} as text, one example per line; for labeled examples in the "
@@ -104,5 +107,15 @@ def _read_lines(file: str, replace_invalid: bool) -> Iterator[str | InputError]:
 
 
 def _is_text(file: str) -> bool:
-    """Return whether an argument is a text of several words rather than the name of a file."""
-    return len(file.split()) > 1 and not os.path.exists(file)  # noqa: PTH110, long for a path
+    """Return whether an argument is a text of several words rather than the name of a file.
+
+    Raises:
+        InputError: If it ends like the name of a file, but there is no such file.
+    """
+    if len(file.split()) < 2 or os.path.exists(file):  # noqa: PTH110, long for a path
+        return False
+    if Path(file).suffix.lower() in _SUFFIXES:
+        raise InputError(
+            f"{file}: no such file. If this is the text to predict, pass it on standard input."
+        )
+    return True
