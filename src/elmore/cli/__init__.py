@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
-from cyclopts import App, Parameter
+from cyclopts import App, CycloptsError, Parameter
 
 import elmore
 from elmore.cli.convert import convert
@@ -90,7 +90,9 @@ def main() -> None:
     limit_spinning()
     try:
         with handled_signals(_terminate):
-            app(sys.argv[1:])
+            app(sys.argv[1:], exit_on_error=False)
+    except CycloptsError:  # it has been printed; cyclopts 4 would exit with code 1
+        sys.exit(2)
     except InterruptedRunError as error:
         print(f"elmore: {error}", file=sys.stderr)
         sys.exit(130)
