@@ -5,11 +5,19 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_RAY := $(VENV)/.installed-ray
+INSTALLED_OLDEST := .venv-oldest/.installed
 # Tests of the core, which need no optional package but matplotlib
 CORE_TESTS := tests/text tests/bilm tests/inference tests/checkpoint tests/vectors tests/pretrain tests/test_embedder.py tests/test_mix.py \
 	--ignore tests/text/test_tokenize.py --ignore tests/vectors/test_other_readers.py --ignore tests/pretrain/test_tensorboard.py
+# Tests of the commands, which need no optional package either
+COMMAND_TESTS := tests/cli --ignore tests/cli/test_export_commands.py --ignore tests/cli/test_index_command.py
+# A part of both that uses every dependency and takes less than a minute
+QUICK_TESTS := tests/cli/test_commands.py tests/cli/test_training_commands.py tests/checkpoint/test_directory.py tests/checkpoint/test_hdf5.py \
+	tests/vectors/test_formats.py tests/vectors/test_rows.py tests/text/test_windows.py tests/test_mix.py
+# The plugin of jaxtyping 0.2.36 fails, and so does the interpreter of Triton 3.2, which torch 2.6.0 installs.
+TEST_OLDEST := .venv-oldest/bin/python -m pytest -o addopts=--strict-markers -m "not gpu"
 
-.PHONY: demo test test-ray test-browser check lint docs tutorials test-wheel test-core test-oldest bench clean
+.PHONY: demo test test-ray test-browser check lint docs tutorials test-wheel test-core test-oldest test-oldest-quick bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -46,10 +54,11 @@ test-core:  # the tests of the core with another Python, in .venv-core: make tes
 	.venv-core/bin/python -m pip install --quiet --constraint constraints.txt --editable . beartype hatchling hypothesis matplotlib pytest
 	.venv-core/bin/python -m pytest $(CORE_TESTS)
 
-test-oldest:  # the tests with the oldest supported versions, in .venv-oldest
-	$(PYTHON) -m venv --clear .venv-oldest
-	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable . beartype hatchling hypothesis matplotlib pytest
-	.venv-oldest/bin/python -m pytest -o addopts=--strict-markers -m "not gpu" $(CORE_TESTS)  # Triton 3.2's interpreter fails
+test-oldest: $(INSTALLED_OLDEST)  # the tests of the core and the commands with the oldest supported versions, in .venv-oldest
+	$(TEST_OLDEST) $(CORE_TESTS) $(COMMAND_TESTS)
+
+test-oldest-quick: $(INSTALLED_OLDEST)
+	$(TEST_OLDEST) $(QUICK_TESTS)
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/embed.py
@@ -58,6 +67,11 @@ bench: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+$(INSTALLED_OLDEST): pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv --clear .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable . beartype hatchling hypothesis matplotlib pytest
 	touch $@
 
 $(INSTALLED_RAY): $(INSTALLED)

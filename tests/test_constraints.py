@@ -47,12 +47,15 @@ def test_requirement_is_pinned_to_a_version_it_allows(
 
 
 @pytest.mark.parametrize("text", PROJECT["project"]["dependencies"])
-def test_oldest_supported_version_is_the_one_that_is_tested(text: str) -> None:
+def test_oldest_supported_version_is_the_one_that_is_tested(
+    text: str, pins: dict[str, str]
+) -> None:
     lines = (ROOT / "constraints-oldest.txt").read_text(encoding="utf-8").splitlines()
     tested = dict(line.split("==") for line in lines if not line.startswith("#"))
     requirement = Requirement(text)
-    [minimum] = [s.version for s in requirement.specifier if s.operator == ">="]
-    assert Version(tested[requirement.name]) == Version(minimum)
+    [oldest] = [s.version for s in requirement.specifier if s.operator == ">="]
+    expected = pins["torch"] if requirement.name == "torch" else oldest  # its oldest is 3 GB
+    assert Version(tested[requirement.name]) == Version(expected)
 
 
 def test_dependencies_of_dev_requirements_are_pinned(pins: dict[str, str]) -> None:
