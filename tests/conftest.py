@@ -1,5 +1,6 @@
 """Fixed seed, one thread, a tiny biLM, and paths to optional data."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -33,6 +34,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("ray"):
                 item.add_marker(pytest.mark.skip(reason="run by `make test-ray`"))
+
+
+def pytest_collection_finish() -> None:
+    """Exclude the imported modules from garbage collection, which would traverse them each time."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # otherwise DuckDB reports leaks at exit
 
 
 @pytest.fixture(autouse=True)
