@@ -13,6 +13,7 @@ Runs are forked from this process, which has imported elmore, so that they take 
 second. Processes are killed by SIGKILL, so they cannot clean up.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -112,6 +113,8 @@ def run_uninterrupted(folder: Path, command: list[str]) -> list[Change]:
     for name in json.loads((folder / "modules.json").read_text()):
         with suppress(ImportError):  # some modules cannot be imported by name
             importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # forked processes would traverse the imported modules, and copy their memory
     return [Change(*json.loads(line)) for line in changes.read_text().splitlines()]
 
 

@@ -4,6 +4,7 @@ Processes are forked from a server that has imported PyTorch and elmore, so they
 of a second.
 """
 
+import gc
 import multiprocessing
 import os
 import sys
@@ -14,8 +15,8 @@ from typing import NamedTuple
 
 from elmore.cli import main
 
-_SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(
     [
         "elmore.embedder",
         "elmore.pretrain.run",
@@ -53,7 +54,7 @@ class Command:
         env: Mapping[str, str] | None = None,
     ) -> None:
         self._output = TemporaryDirectory()
-        self._process = _SERVER.Process(
+        self._process = SERVER.Process(
             target=_run,
             args=([*map(str, args)], Path.cwd(), Path(self._output.name), prepare, dict(env or {})),
         )
@@ -84,6 +85,7 @@ def _run(
     prepare: Callable[[], None] | None,
     env: dict[str, str],
 ) -> None:
+    gc.freeze()  # traversing the imported modules would copy their memory
     for number, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(output / name, os.O_CREAT | os.O_WRONLY), number)
     os.chdir(folder)

@@ -95,7 +95,7 @@ def elmo(folder: Path) -> Embedder:
     return load(folder / "tiny", device="cpu")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def new_client(worker: InProcess) -> Iterator[Callable[..., TestClient]]:
     """A function that starts an app and returns a client of it."""
     clients = []
@@ -115,6 +115,7 @@ def new_client(worker: InProcess) -> Iterator[Callable[..., TestClient]]:
         client.__exit__()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def client(new_client: Callable[..., TestClient]) -> TestClient:
+    """A client of an app that tests share: creating one takes longer than most requests."""
     return new_client()

@@ -352,7 +352,8 @@ def test_no_path_reaches_the_file_system(client: TestClient, path: str) -> None:
     assert client.get(path).status_code == 404
 
 
-def test_metrics_count_requests_by_route(client: TestClient) -> None:
+def test_metrics_count_requests_by_route(new_client: Callable[..., TestClient]) -> None:
+    client = new_client()
     client.post("/v1/embed", json={"texts": ["He sat."]})
     client.post("/v1/embed", json={})
     client.get("/nothing/at/all")

@@ -21,6 +21,7 @@ from elmore.text.characters import encode_words
 from elmore.text.corpus import Corpus, TextConfig, encode_corpus
 from elmore.text.split import split_sentences
 from elmore.text.tokenize import Tokenization
+from tests.processes import SERVER
 
 TEXT = [
     "Mr. Smith sat by the bank. The bank raised its rates!",
@@ -56,6 +57,7 @@ def test_corpus_contains_the_text(
 ) -> None:
     monkeypatch.setattr(corpus_module, "_LINES_PER_CHUNK", 7)
     monkeypatch.setattr(corpus_module, "_TOKENS_PER_CHUNK", 11)
+    monkeypatch.setattr(corpus_module, "get_context", lambda _: SERVER)  # starts them faster
     corpus = encode_corpus([text], tmp_path / "cache", workers=workers)
     expected = expected_sentences()
     assert decoded_sentences(corpus) == [["<S>", *words, "</S>"] for words in expected]
