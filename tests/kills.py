@@ -1,16 +1,13 @@
 """Kill and resume an elmore command many times.
 
-    python -m tests.kills points FOLDER COMMAND...
-    python -m tests.kills random FOLDER COMMAND...
-
 `points` starts one run for each change that the command makes to its files, and kills the run at
 this change: before a file is renamed or removed, or after it is created and before its first byte
 is written. `random` kills a run several times, after random delays. Killed runs are then resumed
 until they are complete. The folders of the runs are FOLDER/0, FOLDER/1, ...; the run in
 FOLDER/uninterrupted is never killed.
 
-Runs are forked from this process, which has imported elmore, so that they take a fraction of a
-second. Processes are killed by SIGKILL, so they cannot clean up.
+Runs are forked from a process that has imported elmore, so that they take a fraction of a second.
+Processes are killed by SIGKILL, so they cannot clean up.
 """
 
 import gc
@@ -167,13 +164,15 @@ def kill_at_random(folder: Path, command: list[str]) -> None:
         complete(run, command)
 
 
-if __name__ == "__main__":
+def kill_and_resume(mode: str, folder: Path, command: list[str]) -> None:
+    """Do so in the process of the caller, which must not have started threads."""
+    errors = os.open(folder / "errors.txt", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    os.dup2(errors, 2)
     torch.set_num_threads(1)
     embedder._BATCH_WORDS["cpu"], batches.WINDOW_WORDS = 50, 100  # so that a short text has several
     sys.modules["matplotlib"] = None  # plots would take most of the time
-    mode, folder, *command = sys.argv[1:]
-    changes = run_uninterrupted(Path(folder), command)
+    changes = run_uninterrupted(folder, command)
     if mode == "points":
-        kill_at_points(Path(folder), command, changes)
+        kill_at_points(folder, command, changes)
     else:
-        kill_at_random(Path(folder), command)
+        kill_at_random(folder, command)

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import h5py
@@ -12,12 +10,13 @@ import pytest
 from safetensors.numpy import load_file
 
 import elmore
+from tests import kills
 from tests.pretrain.conftest import SETTINGS
+from tests.processes import SERVER
 
 if not hasattr(os, "fork"):
     pytest.skip("needs os.fork", allow_module_level=True)
 
-ROOT = Path(__file__).parents[1]
 PRETRAIN = ["run.log_steps=1", "run.checkpoint_minutes=0"]  # a checkpoint after each step
 TRAIN = [
     "words.dim=8", "words.min_count=1", "words.char_filters=4", "tagger.hidden=8",
@@ -36,12 +35,10 @@ def with_settings(*settings: str) -> list[str]:
 def kill_and_resume(mode: str, folder: Path, *command: object) -> list[Path]:
     """Kill and resume runs of a command; return the folders of the completed runs."""
     folder.mkdir()
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.kills", mode, str(folder), *map(str, command)],
-        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr[-3000:]
+    process = SERVER.Process(target=kills.kill_and_resume, args=(mode, folder, [*map(str, command)]))
+    process.start()
+    process.join()
+    assert process.exitcode == 0, (folder / "errors.txt").read_text()[-3000:]
     return sorted(path for path in folder.iterdir() if path.name.isdigit())
 
 
