@@ -19,6 +19,7 @@ from elmore.pretrain.config import read_config
 from elmore.pretrain.finetune import read_finetune_config
 from elmore.tasks import TASKS, read_task_config
 from tests.packages import install
+from tests.processes import SERVER
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "elmore"
@@ -79,6 +80,7 @@ def test_code_runs_in_an_empty_folder_and_prints_the_output_on_the_page(
     folder = tmp_path / "folder"
     folder.mkdir()
     monkeypatch.chdir(folder)
+    monkeypatch.setattr("elmore.text.corpus.get_context", lambda _: SERVER)  # starts workers faster
     monkeypatch.setattr("elmore.pretrain.run.CACHE", tmp_path / "cache")
     monkeypatch.setattr("elmore.pretrain.finetune.CACHE", tmp_path / "cache")
     monkeypatch.syspath_prepend(tmp_path / "site")
