@@ -35,7 +35,9 @@ def with_settings(*settings: str) -> list[str]:
 def kill_and_resume(mode: str, folder: Path, *command: object) -> list[Path]:
     """Kill and resume runs of a command; return the folders of the completed runs."""
     folder.mkdir()
-    process = SERVER.Process(target=kills.kill_and_resume, args=(mode, folder, [*map(str, command)]))
+    process = SERVER.Process(
+        target=kills.kill_and_resume, args=(mode, folder, [*map(str, command)])
+    )
     process.start()
     process.join()
     assert process.exitcode == 0, (folder / "errors.txt").read_text()[-3000:]

@@ -34,7 +34,7 @@ from tests.tasks.conftest import SENTENCES
 
 SMALL = [
     "words.dim=16", "words.min_count=1", "words.char_filters=8", "words.dropout=0.1",
-    "tagger.hidden=16", "tagger.dropout=0.1", "training.lr=0.01", "training.epochs=60",
+    "tagger.hidden=16", "tagger.dropout=0.1", "training.lr=0.01", "training.epochs=40",
     "training.batch_size=2", "training.patience=60", "training.lr_patience=60", "elmo.dropout=0.1",
 ]  # fmt: skip
 BASELINE = [*SMALL, "elmo.place=none"]
