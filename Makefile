@@ -8,7 +8,7 @@ INSTALLED_TOOLS := $(VENV)/.installed-tools
 INSTALLED_RAY := $(VENV)/.installed-ray
 INSTALLED_OLDEST := .venv-oldest/.installed
 # Code of the dependencies that elmore does not import
-NOT_IMPORTED := '/tests?/|transformers/models/(?!auto/)\w+/'
+NOT_IMPORTED := 'site-packages/.*/tests?/|transformers/models/(?!auto/)\w+/'
 # Tests of the core, which need no optional package but matplotlib
 CORE_TESTS := tests/text tests/bilm tests/inference tests/checkpoint tests/vectors tests/pretrain tests/test_embedder.py tests/test_mix.py \
 	--ignore tests/text/test_tokenize.py --ignore tests/vectors/test_other_readers.py --ignore tests/pretrain/test_tensorboard.py
