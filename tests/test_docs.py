@@ -63,7 +63,7 @@ PAGES_WITH_RAY = [page for page in PAGES if any(block.extra == "ray" for block i
 @pytest.mark.parametrize(
     ("page", "extra"),
     [
-        *(pytest.param(page, "", id=name_of(page)) for page in PAGES),
+        *(pytest.param(page, "", id=name_of(page), marks=pytest.mark.docs) for page in PAGES),
         *(
             pytest.param(page, "ray", id=f"{name_of(page)} ray", marks=pytest.mark.ray)
             for page in PAGES_WITH_RAY

@@ -32,6 +32,7 @@ every_translation = pytest.mark.parametrize("path", TRANSLATIONS, ids=name_of)
 every_notebook = pytest.mark.parametrize("path", [*TUTORIALS, *TRANSLATIONS], ids=name_of)
 
 
+@pytest.mark.docs
 @every_tutorial
 def test_cells_run_and_print_the_stored_output(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
