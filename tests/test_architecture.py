@@ -13,7 +13,7 @@ import elmore
 
 ORDER = [
     "errors", "signals", "threads", "prefetch", "progress", "checksum", "atomic", "schema",
-    "transfer", "text", "bilm", "inference",
+    "device", "transfer", "text", "bilm", "inference",
     "mix", "checkpoint", "embedder", "vectors", "training", "pretrain", "tasks", "analysis",
     "integrations", "compat", "server", "cli",
 ]  # fmt: skip

@@ -4,7 +4,6 @@ J layers, S sentences, N words, W words of a sentence, D = 2 * config.dim.
 """
 
 import copy
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from elmore.checkpoint.directory import new_directory, write_directory
 from elmore.checkpoint.hash import hash_weights
 from elmore.checkpoint.hub import parse_id
 from elmore.checkpoint.pretrained import Pretrained, find_model, read_pretrained
+from elmore.device import Device, find_device
 from elmore.errors import InputError
 from elmore.inference import new_engine
 from elmore.inference.batches import Embedded, SentenceRunner
@@ -43,8 +43,6 @@ from elmore.text.tokenize import TokenizerName, choose_tokenization, get_tokeniz
 from elmore.text.vocabulary import Vocabulary
 from elmore.transfer import to_device
 
-Device = str | torch.device
-"""`auto`, `cpu`, `cuda`, one of several GPUs such as `cuda:1`, or a `torch.device`."""
 Precision = Literal["fp32", "bf16", "int8"]
 Dtype = Literal["float32", "float16"]
 
@@ -392,19 +390,3 @@ def default_batch_words(config: BiLMConfig, device: torch.device) -> int:
     bytes_per_word = 4 * (config.num_layers + 1) * 2 * config.dim
     kind = device.type
     return max(1, min(_BATCH_WORDS[kind], _BATCH_BYTES[kind] // bytes_per_word))
-
-
-def find_device(device: Device) -> torch.device:
-    """Return the `torch.device` for a name; raise `InputError` if there is none."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):
-        raise InputError(
-            f"device must be auto, cpu, cuda or cuda:NUMBER, got {str(device)!r}. Other devices, "
-            "such as mps, are not supported: elmore is not tested on them"
-        )
-    resolved = torch.device(device)
-    if resolved.type == "cuda" and (resolved.index or 0) >= torch.cuda.device_count():
-        count = torch.cuda.device_count()
-        raise InputError(f"PyTorch finds {count} GPUs, so there is no {device}; try cpu")
-    return resolved

@@ -31,7 +31,7 @@ def perplexity(
     """
     from elmore.checkpoint.language_model import read_language_model
     from elmore.cli.pretrain import expand
-    from elmore.embedder import find_device
+    from elmore.device import find_device
     from elmore.pretrain.perplexity import measure_perplexity
     from elmore.progress import with_progress
     from elmore.text.corpus import TextConfig, read_sentences

@@ -25,7 +25,7 @@ from elmore.atomic import atomic_file
 from elmore.bilm.model import BiLM
 from elmore.checkpoint.hdf5 import read_hdf5
 from elmore.compat.stateful import StatefulBiLM
-from elmore.embedder import find_device
+from elmore.device import find_device
 from elmore.errors import InputError
 from elmore.inference import new_engine
 from elmore.inference.padded import PaddedRunner

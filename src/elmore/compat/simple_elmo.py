@@ -24,7 +24,8 @@ from torch.nn import functional
 from elmore.bilm.softmax import Softmax
 from elmore.checkpoint.pretrained import find_model, read_pretrained
 from elmore.compat.stateful import StatefulBiLM
-from elmore.embedder import Device, find_device, get_word_encoder
+from elmore.device import Device, find_device
+from elmore.embedder import get_word_encoder
 from elmore.errors import InputError
 from elmore.inference import new_engine
 from elmore.inference.layers import select_layers

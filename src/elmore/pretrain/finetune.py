@@ -14,7 +14,7 @@ from elmore.atomic import lock
 from elmore.bilm.language_model import LanguageModel
 from elmore.checkpoint.language_model import read_language_model
 from elmore.checkpoint.pretrained import find_model, read_pretrained
-from elmore.embedder import find_device
+from elmore.device import find_device
 from elmore.errors import InputError, require
 from elmore.pretrain.config import PretrainConfig, RunConfig, TrainingConfig
 from elmore.pretrain.heldout import read_heldout

@@ -17,7 +17,7 @@ import elmore
 from elmore.atomic import lock
 from elmore.checkpoint.directory import CONFIG, SOFTMAX, VOCABULARY, WEIGHTS, write_directory
 from elmore.checkpoint.hdf5 import round_for_hdf5
-from elmore.embedder import find_device
+from elmore.device import find_device
 from elmore.errors import require
 from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.heldout import read_heldout

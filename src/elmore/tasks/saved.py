@@ -25,7 +25,8 @@ from elmore.checkpoint.directory import (
 )
 from elmore.checkpoint.hash import hash_json, hash_weights
 from elmore.checkpoint.pretrained import find_model
-from elmore.embedder import Embedder, Precision, find_device
+from elmore.device import find_device
+from elmore.embedder import Embedder, Precision
 from elmore.embedder import load as load_embedder
 from elmore.errors import InputError
 from elmore.schema import from_mapping, read_json

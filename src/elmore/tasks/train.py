@@ -16,7 +16,7 @@ import torch
 
 import elmore
 from elmore.atomic import lock
-from elmore.embedder import find_device
+from elmore.device import find_device
 from elmore.errors import InputError
 from elmore.mix import ScalarMix
 from elmore.progress import show_line, with_progress

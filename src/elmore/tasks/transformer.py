@@ -21,7 +21,8 @@ from torch import Tensor
 
 from elmore.checkpoint.directory import CONFIG, MODEL_TYPE
 from elmore.checkpoint.hash import hash_weights
-from elmore.embedder import Device, Dtype, Precision, find_device
+from elmore.device import Device, find_device
+from elmore.embedder import Dtype, Precision
 from elmore.errors import InputError, require
 from elmore.inference.batches import Embedded
 from elmore.text.sentences import Sentence, check_sentence

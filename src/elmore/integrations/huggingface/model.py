@@ -27,7 +27,8 @@ from elmore.checkpoint.directory import (
 )
 from elmore.checkpoint.hub import HubId, download
 from elmore.checkpoint.pretrained import CARD, read_pretrained
-from elmore.embedder import default_batch_words, find_device, get_word_encoder
+from elmore.device import find_device
+from elmore.embedder import default_batch_words, get_word_encoder
 from elmore.errors import InputError
 from elmore.inference import new_engine
 from elmore.inference.layers import check_layer, select_layers
