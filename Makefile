@@ -17,7 +17,8 @@ COMMAND_TESTS := tests/cli --ignore tests/cli/test_export_commands.py --ignore t
 # A part of both that uses every dependency and takes less than a minute
 QUICK_TESTS := tests/cli/test_commands.py tests/cli/test_training_commands.py tests/checkpoint/test_directory.py tests/checkpoint/test_hdf5.py \
 	tests/vectors/test_formats.py tests/vectors/test_rows.py tests/text/test_windows.py tests/test_mix.py
-# The plugin of jaxtyping 0.2.36 fails, and so does the interpreter of Triton 3.2, which torch 2.6.0 installs.
+# Without addopts, because the pytest plugin of jaxtyping 0.2.36 fails; without the kernels, because the interpreter of Triton 3.2 fails, which
+# torch 2.6.0 installs.
 TEST_OLDEST := .venv-oldest/bin/python -m pytest -o addopts=--strict-markers -m "not gpu"
 
 .PHONY: demo test test-docs test-ray test-browser check lint docs tutorials test-wheel test-core test-oldest test-oldest-quick bench clean
@@ -73,7 +74,7 @@ bench: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[dev]"
-	$(BIN)/python -m compileall -qq -j 0 -x $(NOT_IMPORTED) $(VENV)/lib || true  # on all cores, unlike pip
+	$(BIN)/python -m compileall -qq -j 0 -x $(NOT_IMPORTED) $(VENV)/lib || true  # on all cores, unlike pip; a file of torch needs Python 3.12
 	touch $@
 
 $(INSTALLED_TOOLS): $(INSTALLED)

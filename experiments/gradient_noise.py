@@ -26,7 +26,7 @@ TOKENS, DRAWS = 20, 3
 def gradients(
     model: LanguageModel, batch: LMBatch, state: BiLMState | None, negatives: Negatives | None
 ) -> dict[str, Tensor]:
-    """Return the gradients of all matrices, joined by part of the model."""
+    """Return one flat gradient per part of the model, without biases."""
     model.zero_grad(set_to_none=True)
     model(batch, state, negatives).loss.backward()
     parts: dict[str, list[Tensor]] = {"LSTMs": [], "character CNN": [], "softmax": []}

@@ -1,10 +1,10 @@
 """Kill and resume an elmore command many times.
 
-`points` starts one run for each change that the command makes to its files, and kills the run at
-this change: before a file is renamed or removed, or after it is created and before its first byte
-is written. `random` kills a run several times, after random delays. Killed runs are then resumed
-until they are complete. The folders of the runs are FOLDER/0, FOLDER/1, ...; the run in
-FOLDER/uninterrupted is never killed.
+`kill_and_resume` has two modes. `points` starts one run for each change that the command makes to
+its files, and kills the run at this change: before a file is renamed or removed, or after it is
+created and before its first byte is written. `random` kills a run several times, after random
+delays. Killed runs are then resumed until they are complete. The folders of the runs are
+`folder/0`, `folder/1`, ...; the run in `folder/uninterrupted` is never killed.
 
 Runs are forked from a process that has imported elmore, so that they take a fraction of a second.
 Processes are killed by SIGKILL, so they cannot clean up.
@@ -165,7 +165,10 @@ def kill_at_random(folder: Path, command: list[str]) -> None:
 
 
 def kill_and_resume(mode: str, folder: Path, command: list[str]) -> None:
-    """Do so in the process of the caller, which must not have started threads."""
+    """Kill and resume a command in `folder`. Standard error goes to `folder/errors.txt`.
+
+    Call it in a process that has not started threads: it forks.
+    """
     errors = os.open(folder / "errors.txt", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     os.dup2(errors, 2)
     torch.set_num_threads(1)

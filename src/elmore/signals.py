@@ -24,7 +24,7 @@ def handled_signals(handler: Callable[..., object]) -> Iterator[None]:
     before = {}
     if threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
-            if signal.getsignal(number) not in (signal.SIG_IGN, None):  # None: not from Python
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):  # None: set outside Python
                 before[number] = signal.signal(number, handler)
     try:
         yield

@@ -55,7 +55,7 @@ TaskPrecision = Annotated[
         "uses fp32, and a trained task keeps the precision of its training."
     ),
 ]
-BILM_NAMES = ("--model", "--init-bilm")
+BILM_NAMES = ("--model", "--init-bilm")  # --init-bilm is the former name
 TrainedBiLM = Annotated[
     str | None,
     Parameter(

@@ -14,8 +14,8 @@ from elmore.errors import InputError
 
 _LABELED = {".conll", ".conllu", ".json", ".jsonl"}
 """Suffixes of files that are hardly ever text with one example per line."""
-_SUFFIXES = _LABELED | {".txt", ".tsv", ".csv", ".gz", ".xz", ".bz2", ".zst"}
-"""Suffixes of text files."""
+_FILE_SUFFIXES = _LABELED | {".txt", ".tsv", ".csv", ".gz", ".xz", ".bz2", ".zst"}
+"""An argument that ends in one of these is the name of a file, not a text."""
 
 
 def predict(
@@ -58,7 +58,7 @@ def predict(
 
     if file_format == "task" and tokenizer:
         raise InputError("--tokenizer is for --format text only")
-    is_text = _is_text(file)
+    is_text = _is_text(file)  # before the model is loaded: raises if there is no such file
     trained = load_task(run, task=task, device=device, bilm=model, precision=precision)
     labeled = not is_text and not _LABELED.isdisjoint(Path(file).suffixes)
     if file_format == "text" and labeled:
@@ -114,7 +114,7 @@ def _is_text(file: str) -> bool:
     """
     if len(file.split()) < 2 or os.path.exists(file):  # noqa: PTH110, long for a path
         return False
-    if Path(file).suffix.lower() in _SUFFIXES:
+    if Path(file).suffix.lower() in _FILE_SUFFIXES:
         raise InputError(
             f"{file}: no such file. If this is the text to predict, pass it on standard input."
         )

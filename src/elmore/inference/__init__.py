@@ -36,8 +36,10 @@ def new_engine(bilm: BiLM, *, int8: bool = False) -> Engine:
     bilm = bilm.eval().requires_grad_(False)
     weight = next(bilm.parameters())
     if int8:
-        if weight.device.type != "cpu" or not int8_supported():
-            raise InputError(f"int8 needs an x86 CPU with FBGEMM, not {weight.device}; try bf16")
+        if weight.device.type != "cpu":
+            raise InputError(f"int8 needs an x86 CPU, not {weight.device}; try bf16")
+        if not int8_supported():
+            raise InputError("int8 needs an x86 CPU and PyTorch with FBGEMM; try bf16")
         return CpuEngine(bilm.float(), int8=True)
     if worth_packing(bilm):
         return CpuEngine(bilm)

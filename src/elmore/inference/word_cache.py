@@ -53,7 +53,7 @@ class WordCache(Generic[Word]):
     def look_up(self, words: Sequence[Word], lengths: Iterable[int] | None = None) -> TokenRows:
         """Return the row of each word, encoding those that are new.
 
-        `lengths` is the number of words of each sentence, for an engine.
+        `lengths` is the number of words of each sentence; by default, they are one sentence.
         """
         with self._lock:
             if self._filled is not None:  # possibly on another CUDA stream

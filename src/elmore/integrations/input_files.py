@@ -63,19 +63,19 @@ def _json_blocks(path: Path, schema: pa.Schema | None = None) -> Iterator[pa.Tab
     """
     read_options = pa.json.ReadOptions(block_size=_READ_BYTES)
     parse_options = pa.json.ParseOptions(explicit_schema=schema)
-    number = 0  # of lines before these
+    lines_before = 0
     for lines in _blocks_of_lines(path):
         if not lines.isspace():
             try:
                 yield pa.json.read_json(pa.BufferReader(lines), read_options, parse_options)
             except pa.ArrowInvalid as error:
-                where = _find_invalid_json(lines.splitlines(), number)
+                where = _find_invalid_json(lines.splitlines(), lines_before)
                 raise InputError(f"{where}: {error}") from error
-        number += lines.count(b"\n")
+        lines_before += lines.count(b"\n")
 
 
 def _find_invalid_json(lines: Sequence[bytes], before: int) -> str:
-    """Return the number of the first line that is not JSON; those of all, if each is JSON."""
+    """Describe the first line that is not JSON, as in `line 7`, or all lines if each is JSON."""
     for number, line in enumerate(lines, start=before + 1):
         try:
             json.loads(line.strip() or b"{}")

@@ -80,7 +80,7 @@ def tokenize_lines(lines: Iterable[str], config: TextConfig) -> Iterator[list[st
 
 
 class Corpus:
-    """An encoded corpus, memory-mapped from its folder except for the characters of its words.
+    """An encoded corpus. Its tokens are memory-mapped, because they may not fit into memory.
 
     S sentences, W distinct words, C characters.
     """

@@ -99,15 +99,16 @@ def write_hdf5(path: Path, schema: pa.Schema, batches: Batches) -> None:
 
 @contextmanager
 def new_hdf5(path: Path, record: bytes) -> Iterator[tuple[h5py.File, "HDF5File"]]:
-    """Open a new HDF5 file for writing; yield it and the `HDF5File` below it.
+    """Open a new HDF5 file; yield the `h5py.File` and the `HDF5File` that it writes to.
 
-    Use it within `deferred_signals()`: the HDF5 library calls the Python code of `HDF5File`.
+    Use the `h5py.File` within `deferred_signals()`: the HDF5 library calls the Python code of
+    `HDF5File`.
     """
     with HDF5File(path) as disk:
-        # The names in an older group are one block in memory, which grows with every dataset.
         file: h5py.File | None = None
         try:
             with deferred_signals():
+                # Groups of older formats keep the names of all datasets in one block in memory.
                 file = h5py.File(disk, "w", libver=("v108", "v108"))
             yield file, disk
             with deferred_signals():

@@ -47,7 +47,7 @@ def check_keyed(
 
     Args:
         path: The file to write.
-        per_protein: Whether all arrays have one shape, as the rows of an .npy file.
+        per_protein: Whether there is one vector per protein; .npy files cannot hold more.
         overwrite: Replace files that elmore wrote.
         inputs: Files and folders that are read, and so are not replaced.
     """

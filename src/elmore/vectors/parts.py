@@ -111,9 +111,10 @@ def check_output(
         raise InputError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")
     record = (read_record(path) or {}) if resume and not overwrite else {}
     interrupted = {} if overwrite and not resume else _read_record(_folder(path))
-    # A run with other settings was to overwrite the output: it must not be removed as a leftover.
-    other = bool(interrupted) and interrupted["settings"] != record.get("settings")
-    if "saved" not in record or other:
+    # An interrupted run with other settings was going to replace this complete output. It is not a
+    # leftover of the run that wrote the output, so it is not removed.
+    has_other_settings = bool(interrupted) and interrupted["settings"] != record.get("settings")
+    if "saved" not in record or has_other_settings:
         refuse_existing(path, overwrite=overwrite, is_own=lambda file: bool(read_record(file)))
         record = interrupted
     if record and not resume:
