@@ -208,10 +208,10 @@ from pathlib import Path
 from elmore.text import corpus
 
 def chunks(*_):
-    yield ["some text"]
+    yield Path(), ["some text"]
     print("starting", flush=True)
     while True:
-        yield ["some text"]
+        yield Path(), ["some text"]
 
 if __name__ == "__main__":
     corpus._read_chunks = chunks
@@ -252,3 +252,33 @@ def test_workers_print_no_traceback_on_ctrl_c(tmp_path: Path, moment: bytes) -> 
         os.killpg(process.pid, signal.SIGINT)
         assert process.communicate(timeout=60)[1] == b""
     assert process.returncode == 130
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_file_listed_several_times_counts_that_often(
+    text: Path, tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: the same text in copies of the file, which are encoded one by one."""
+    monkeypatch.setattr(corpus_module, "_LINES_PER_CHUNK", 7)
+    monkeypatch.setattr(corpus_module, "_TOKENS_PER_CHUNK", 11)
+    monkeypatch.setattr(corpus_module, "get_context", lambda _: SERVER)
+    other, empty = tmp_path / "other.txt", tmp_path / "empty.txt"
+    other.write_text("The river bank.\nA play.\n", encoding="utf-8")
+    empty.write_text("\n", encoding="utf-8")
+    copies = [tmp_path / f"copy-{i}.txt" for i in range(3)]
+    for copy in copies:
+        copy.write_bytes(other.read_bytes())
+
+    repeated = encode_corpus(
+        [other, text, empty, other, text, other, empty], tmp_path / "a", workers=workers
+    )
+
+    expected = encode_corpus([*copies, text, text], tmp_path / "b", workers=workers)
+    assert sorted(decoded_sentences(repeated)) == sorted(decoded_sentences(expected))
+    assert sorted(decoded_sentences(repeated)) == sorted(
+        ["<S>", *words, "</S>"]
+        for words in 2 * expected_sentences()
+        + 3 * [["The", "river", "bank", "."], ["A", "play", "."]]
+    )
+    counts = dict(zip(repeated.words(), repeated.counts.tolist(), strict=True))
+    assert counts == dict(zip(expected.words(), expected.counts.tolist(), strict=True))

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass
@@ -46,7 +47,7 @@ T = TypeVar("T")
 
 BOS, EOS = range(2)
 _SPECIAL_WORDS = (BOS_WORD, EOS_WORD, UNK_WORD)
-_FORMAT = 4  # increase when the encoding of a text changes, so that cached corpora are not reused
+_FORMAT = 5  # increase when the encoding of a text changes, so that cached corpora are not reused
 _LINES_PER_CHUNK = 1000
 _WORDS_PER_CHUNK = 1 << 16
 _TOKENS_PER_CHUNK = 1 << 24
@@ -146,7 +147,8 @@ def encode_corpus(
     """Encode text files, or open the cached result for the same content and settings.
 
     Args:
-        files: Text files, optionally compressed; see `read_lines`.
+        files: Text files, optionally compressed; see `read_lines`. A file that is listed several
+            times is read that often in each epoch.
         cache: Folder of encoded corpora.
         config: How to split text into sentences and tokens.
         workers: Number of tokenizer processes; by default one per core. With more than one, guard a
@@ -168,7 +170,8 @@ def encode_corpus(
             if not folder.exists():  # another process may have encoded it in the meantime
                 remove_leftovers(folder)
                 with atomic_folder(folder) as temporary:
-                    chunks = _encode_files(files, config, workers or os.cpu_count() or 1)
+                    distinct = list(dict.fromkeys(files))
+                    chunks = _encode_files(distinct, config, workers or os.cpu_count() or 1)
                     _write(temporary, track(chunks, "thousand lines encoded", progress), files)
     return Corpus(folder)
 
@@ -189,6 +192,9 @@ def _fingerprint(files: Sequence[Path], config: TextConfig) -> str:
 class _Chunk(NamedTuple):
     """Encoded sentences, with word ids that are valid only in this chunk."""
 
+    path: Path
+    """The file that the sentences are from."""
+
     words: list[str]
     """The special words, then the other distinct words in order of first occurrence."""
 
@@ -199,21 +205,22 @@ class _Chunk(NamedTuple):
     """Number of tokens per sentence."""
 
 
-def _encode_lines(lines: Iterable[str], config: TextConfig) -> _Chunk:
+def _encode_lines(chunk: tuple[Path, list[str]], config: TextConfig) -> _Chunk:
+    path, lines = chunk
     ids = {word: i for i, word in enumerate(_SPECIAL_WORDS)}
     tokens: list[int] = []
     lengths: list[int] = []
     for words in tokenize_lines(lines, config):
         tokens += (BOS, *(ids.setdefault(word, len(ids)) for word in words), EOS)
         lengths.append(len(words) + 2)
-    return _Chunk(list(ids), np.array(tokens, np.uint32), np.array(lengths, np.int64))
+    return _Chunk(path, list(ids), np.array(tokens, np.uint32), np.array(lengths, np.int64))
 
 
-def _read_chunks(files: Iterable[Path], config: TextConfig) -> Iterator[list[str]]:
+def _read_chunks(files: Iterable[Path], config: TextConfig) -> Iterator[tuple[Path, list[str]]]:
     for path in files:
         lines = read_lines(path, replace_invalid=config.replace_invalid)
         while chunk := list(islice(lines, _LINES_PER_CHUNK)):
-            yield chunk
+            yield path, chunk
 
 
 def _encode_files(files: Sequence[Path], config: TextConfig, workers: int) -> Iterator[_Chunk]:
@@ -259,31 +266,52 @@ def _init_worker() -> None:
 
 
 def _write(folder: Path, chunks: Iterable[_Chunk], files: Sequence[Path]) -> None:
-    """Write tokens with ids by first occurrence, then replace these by ids by frequency."""
+    """Write tokens with ids by first occurrence, then replace these by ids by frequency.
+
+    The chunks are those of the distinct files. Sentences of a file that is listed again are copied.
+    """
     id_of: dict[str, int] = {}
     counts = np.zeros(0, np.int64)
-    starts = [np.zeros(1, np.int64)]
+    times = Counter(files)
+    lengths: dict[Path, list[np.ndarray]] = {path: [] for path in times}
     with (folder / "tokens.u32").open("wb") as file:
         for chunk in chunks:
             ids = np.array([id_of.setdefault(w, len(id_of)) for w in chunk.words], np.uint32)
             tokens = ids[chunk.tokens]
-            starts.append(file.tell() // tokens.itemsize + np.cumsum(chunk.lengths))
+            lengths[chunk.path].append(chunk.lengths)
             file.write(tokens.data)  # unlike tofile, this names the error of a full disk
-            previous, counts = counts, np.bincount(tokens, minlength=len(id_of))
+            previous = counts
+            counts = np.bincount(tokens, minlength=len(id_of)) * times[chunk.path]
             counts[: len(previous)] += previous
     if not counts.any():
         names = ", ".join(map(str, files))
         raise InputError(f"no words in {names}; expected text, one paragraph or sentence per line")
+    starts = _append_repeats(folder / "tokens.u32", lengths, times)
     # A stable sort keeps words of equal frequency in order of first occurrence.
     special = len(_SPECIAL_WORDS)
     order = np.r_[:special, np.argsort(-counts[special:], kind="stable") + special]
     _renumber(folder / "tokens.u32", order)
-    (folder / "starts.i64").write_bytes(np.concatenate(starts).data)
+    (folder / "starts.i64").write_bytes(starts.data)
     (folder / "counts.i64").write_bytes(counts[order].data)
     words = list(id_of)
     with (folder / "words.txt").open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"{words[i]}\n" for i in order)
     (folder / _CHECKSUMS).write_text(_checksums(folder), encoding="utf-8")
+
+
+def _append_repeats(
+    path: Path, lengths: dict[Path, list[np.ndarray]], times: Counter[Path]
+) -> np.ndarray:
+    """Append the tokens of each file that is listed again; return the starts of all sentences."""
+    by_file = [np.concatenate([np.zeros(0, np.int64), *chunks]) for chunks in lengths.values()]
+    ends = np.cumsum([x.sum() for x in by_file])
+    repeats = [i for i, count in enumerate(times.values()) for _ in range(count - 1)]
+    tokens = np.memmap(path, np.uint32, "r")
+    with path.open("ab") as file:
+        for i in repeats:
+            for start in range(ends[i] - by_file[i].sum(), ends[i], _TOKENS_PER_CHUNK):
+                file.write(tokens[start : min(start + _TOKENS_PER_CHUNK, ends[i])].tobytes())
+    return np.cumsum(np.concatenate([[0], *by_file, *(by_file[i] for i in repeats)]))
 
 
 def _checksums(folder: Path) -> str:
