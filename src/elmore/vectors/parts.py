@@ -43,6 +43,8 @@ BATCH_SECONDS = 5.0
 """A batch is also complete after this time, which is about what a killed run loses."""
 QUEUE_BYTES = 2**28
 """Batches that wait for the disk."""
+_SYNC_BYTES = 2**28
+_CHECKSUM_THREADS = 4  # one computes about 2 GB/s, less than a GPU produces
 _RUN = "run.json"
 
 
@@ -285,14 +287,20 @@ def _batches(
 
 
 class _BackgroundWriter:
-    """Appends record batches to an Arrow file in a thread, while more are computed."""
+    """Appends record batches to an Arrow file in threads, while more are computed.
+
+    The file is synchronized to disk from time to time, so that little is left to do at the end.
+    """
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path = path
         self._file = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_file(self._file, schema)
-        self._thread, self._checksum_thread = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+        self._thread, self._sync_thread = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+        self._checksum_threads = ThreadPoolExecutor(_CHECKSUM_THREADS)
         self._queue: deque[tuple[int, Future[None]]] = deque()
-        self._queued_bytes = 0
+        self._queued_bytes = self._unsynchronized_bytes = 0
+        self._synchronized = self._sync_thread.submit(lambda: None)
         self._damaged = False
 
     def __enter__(self) -> "_BackgroundWriter":
@@ -309,9 +317,10 @@ class _BackgroundWriter:
             try:
                 while self._queue:
                     self._wait()
+                self._synchronized.result()
             finally:
-                self._thread.shutdown()
-                self._checksum_thread.shutdown()
+                for threads in (self._thread, self._checksum_threads, self._sync_thread):
+                    threads.shutdown()
                 if not self._damaged:
                     self._writer.close()
                 self._file.close()
@@ -323,7 +332,7 @@ class _BackgroundWriter:
                 self._queue[0][1].done() or self._queued_bytes + batch.nbytes > QUEUE_BYTES
             ):
                 self._wait()
-            crc32 = self._checksum_thread.submit(batch_crc32, batch, metadata)
+            crc32 = self._checksum_threads.submit(batch_crc32, batch, metadata)
             written = self._thread.submit(self._append, batch, crc32, metadata)
             self._queue.append((batch.nbytes, written))
             self._queued_bytes += batch.nbytes
@@ -339,3 +348,8 @@ class _BackgroundWriter:
         self._damaged = True
         self._writer.write_batch(batch, {**metadata, "crc32": f"{crc32.result()}"})
         self._damaged = False
+        self._unsynchronized_bytes += batch.nbytes
+        if self._unsynchronized_bytes >= _SYNC_BYTES and self._synchronized.done():
+            self._synchronized.result()  # raises if the disk failed
+            self._synchronized = self._sync_thread.submit(synchronize, self._path)
+            self._unsynchronized_bytes = 0
