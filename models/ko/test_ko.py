@@ -1,0 +1,47 @@
+"""The package ko. Oracles: labeled homonyms, chance perplexity, the hash in HDF5."""
+
+from pathlib import Path
+
+import elmore
+from elmore.analysis.senses import embed_senses, read_senses
+from elmore.checkpoint.language_model import read_language_model
+from elmore.pretrain.perplexity import measure_perplexity
+
+FOLDER = Path(__file__).parent
+EXAMPLES = FOLDER.parents[1] / "examples"
+
+
+def test_contextual_layers_separate_homonyms_better_than_layer_0() -> None:
+    """Oracle: 배, 눈, 말 and 사과 in sentences with hand-labeled senses."""
+    elmo = elmore.load(FOLDER, device="cpu")
+    examples = read_senses(EXAMPLES / "senses-ko.tsv", elmo.tokenizer, elmo.language)
+    for word in embed_senses(elmo, examples):
+        layer_0, *contextual = word.accuracies()
+        assert max(contextual) > layer_0 + 0.3, word.word
+
+
+def test_tokenizer_and_language_come_from_the_model() -> None:
+    elmo = elmore.load(FOLDER, device="cpu")
+    [vectors] = elmo.embed(["서울(Seoul)의 기온은 3.5도였다."])
+    tokens = ["서울", "(", "Seoul", ")", "의", "기온은", "3.5도였다", "."]
+    assert vectors.shape == (3, len(tokens), 512)
+
+
+def test_perplexity_is_far_below_chance() -> None:
+    """Oracle: a uniform distribution over the vocabulary has a perplexity of 150,003."""
+    model, vocabulary, *_ = read_language_model(FOLDER)
+    lines = (EXAMPLES / "senses-ko.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    sentences = [line.split("\t")[2].replace("[", "").replace("]", "") for line in lines]
+    result = measure_perplexity(
+        model, vocabulary, [elmore.tokenize(text, language="ko") for text in sentences]
+    )
+    assert len(vocabulary) == 150_003
+    assert result.forward < 500
+    assert result.backward < 500
+
+
+def test_hdf5_copy_has_the_same_weights(tmp_path: Path) -> None:
+    elmo = elmore.load(FOLDER, device="cpu")
+    elmo.save(tmp_path / "weights.hdf5")
+    copy = elmore.load(tmp_path / "weights.hdf5", device="cpu")
+    assert copy.weights_hash == elmo.weights_hash
