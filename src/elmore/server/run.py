@@ -1,5 +1,6 @@
 """Start the server, and stop it without losing requests."""
 
+import gc
 import ipaddress
 import math
 import socket
@@ -68,6 +69,7 @@ def serve(
             proxy_headers=False,
             timeout_graceful_shutdown=math.ceil(2 * setup.limits.time_limit),
         )
+        gc.freeze()  # for the reason in `worker`
         on_ready(_address(listener))
         uvicorn.Server(config).run(sockets=[listener])
     except WorkerDiedError as error:
