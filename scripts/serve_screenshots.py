@@ -1,0 +1,86 @@
+"""Take the screenshots of docs/howto/serve.md, in headless Chromium.
+
+Run as: python scripts/serve_screenshots.py [--task runs/ner --task runs/ner-baseline]
+
+Needs the extras `browser` and `plots`, and Chromium (apt-get install chromium fonts-noto-cjk). The
+panel of the tasks is skipped without `--task`.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Browser, sync_playwright
+
+from elmore.server.client import Client
+
+FIGURES = Path(__file__).parents[1] / "docs" / "figures"
+WIDTH = 1000
+PANELS = {  # color scheme; each panel shows its first example
+    "context": "light",
+    "neighbors": "light",
+    "mix": "dark",
+    "tasks": "light",
+    "inside": "light",
+}
+
+
+def main() -> None:
+    """Start a server, and write one file per panel."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--task", action="append", default=[], help="folder of a trained task")
+    tasks = parser.parse_args().task
+    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    with serve(tasks) as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for panel, scheme in PANELS.items():
+            if tasks or panel != "tasks":
+                take(browser, address, panel, scheme)
+        browser.close()
+
+
+@contextmanager
+def serve(tasks: list[str]) -> Iterator[str]:
+    """Run a server on the loopback interface; yield its address once its corpus is embedded."""
+    command = [sys.executable, "-m", "elmore", "serve", "--port", "0", "--device", "cpu"]
+    command += [word for task in tasks for word in ("--task", task)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().split()[0]
+            Client(address, retries=100).neighbors("a [play]")
+            yield address
+        finally:
+            process.terminate()
+
+
+def take(browser: Browser, address: str, panel: str, scheme: str) -> None:
+    """Write a picture of a panel with its results; time out if there is an error instead."""
+    page = browser.new_page(
+        viewport={"width": WIDTH, "height": 700},
+        color_scheme=scheme,  # type: ignore[arg-type]
+        locale="en-US",
+        reduced_motion="reduce",
+    )
+    page.goto(f"{address}/#{panel}")
+    if panel == "tasks":
+        page.get_by_role("button", name="Run").click()
+    page.wait_for_function(
+        "() => document.querySelectorAll('.result').length && !document.querySelector('.stale')"
+        " && [...document.querySelectorAll('.result')].every(area => area.children.length)"
+    )
+    picture = Image.open(BytesIO(page.screenshot(full_page=True)))
+    # 256 colors take a third of the space, and nobody sees the difference.
+    picture.quantize(256).save(FIGURES / f"serve-{panel}.png", optimize=True)
+    page.close()
+
+
+if __name__ == "__main__":
+    main()
