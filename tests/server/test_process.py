@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 
 import elmore
+from elmore.analysis.senses import read_senses
 from elmore.embedder import Embedder
 from elmore.server.backend import Backend
 from elmore.server.client import Client
-from elmore.server.model import SAMPLE_CORPUS
+from elmore.server.model import SAMPLE_CORPORA
 from elmore.server.run import serve
-from elmore.server.setup import Setup, parse_corpora, parse_names, read_token
+from elmore.server.setup import Setup, default_models, parse_corpora, parse_names, read_token
 from elmore.server.worker import Worker, WorkerDiedError
 from tests.cli.conftest import assert_rejected, run  # noqa: F401
 
@@ -174,6 +175,22 @@ def test_tokens_are_one_long_word(tmp_path: Path) -> None:
             read_token(path)
 
 
-def test_the_sample_corpus_is_that_of_the_examples() -> None:
-    examples = Path(__file__).parents[2] / "examples" / "corpus.txt"
-    assert SAMPLE_CORPUS.read_bytes() == examples.read_bytes()
+def test_the_sample_corpora_are_those_of_the_examples() -> None:
+    examples = Path(__file__).parents[2] / "examples"
+    assert SAMPLE_CORPORA["en"].read_bytes() == (examples / "corpus.txt").read_bytes()
+    senses = read_senses(examples / "senses-ko.tsv", "whitespace")
+    lines = SAMPLE_CORPORA["ko"].read_text(encoding="utf-8").splitlines()
+    assert lines == [" ".join(example.occurrence.tokens) for example in senses]
+
+
+def test_the_korean_model_is_a_default_if_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: a distribution with the entry point of the package `models/ko`."""
+    assert default_models() == ("en",)
+    info = tmp_path / "elmore_ko-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: elmore-ko\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[elmore.models]\nko = elmore_ko\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert default_models() == ("en", "ko")

@@ -16,7 +16,7 @@ def serve(
     *,
     port: int = 8000,
     host: str = "127.0.0.1",
-    model: Annotated[tuple[str, ...], REPEATED, Parameter(alias="-m")] = ("en",),
+    model: Annotated[tuple[str, ...], REPEATED, Parameter(alias="-m")] = (),
     task: Annotated[tuple[str, ...], REPEATED] = (),
     corpus: Annotated[tuple[str, ...], REPEATED] = (),
     workers: int = 1,
@@ -33,12 +33,12 @@ def serve(
     Args:
         port: Port to listen on; 0 for any free one.
         host: Address to listen on; by default only this machine can connect.
-        model: Model, as in other commands, by default en; repeat for several. NAME=MODEL sets its
-            name in the API.
+        model: Model, as in other commands; repeat for several. NAME=MODEL sets its name in the
+            API. By default en and, if it is installed, ko.
         task: Folder of a trained task, or the name of an installed one; repeat for several.
             NAME=FOLDER sets its name in the API. By default, the installed tasks of the models.
         corpus: Text file in which neighbors are searched, one sentence per line; MODEL=FILE if
-            there are several models. By default, English models search a sample.
+            there are several models. By default, English and Korean models search a sample.
         workers: Processes that compute; each has its own copy of the models.
         threads: Threads of each worker; by default as many as PyTorch chooses.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
@@ -47,9 +47,16 @@ def serve(
     """
     from elmore.server.run import is_loopback
     from elmore.server.run import serve as run
-    from elmore.server.setup import Setup, choose_tasks, parse_corpora, parse_names, read_token
+    from elmore.server.setup import (
+        Setup,
+        choose_tasks,
+        default_models,
+        parse_corpora,
+        parse_names,
+        read_token,
+    )
 
-    models = parse_names(model)
+    models = parse_names(model or default_models())
     setup = Setup(
         models=models,
         tasks=choose_tasks(task, models),

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from elmore.server.limits import CROWDED
 from elmore.server.setup import Limits
@@ -15,17 +15,18 @@ _HEADER_SECONDS = 10.0
 def limited_protocol(limits: Limits) -> type[asyncio.Protocol]:
     """Return uvicorn's protocol of an HTTP connection, with limits of its own.
 
-    uvicorn waits forever for the headers of a request, and for a client to read a response.
+    uvicorn waits forever for the headers of a request, and for a client to read a response. The
+    faster protocol on httptools, if installed, does not limit the size of headers; h11 does.
     """
 
-    class LimitedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    class LimitedProtocol(H11Protocol):
         _timer: asyncio.TimerHandle | None = None
 
-        def connection_made(self, transport: asyncio.Transport) -> None:
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             above = len(self.connections) - limits.max_connections
             if above > 0:
-                self.app_state = {**self.app_state, CROWDED: True}  # type: ignore[has-type]
+                self.app_state = {**self.app_state, CROWDED: True}
             if above > _TOLD:
                 transport.abort()
             self._start_timer(min(_HEADER_SECONDS, limits.time_limit))

@@ -34,8 +34,10 @@ from elmore.text.characters import BOW, EOW, PAD, encode_words
 from elmore.text.lines import read_lines
 from elmore.text.tokenize import get_tokenizer
 
-SAMPLE_CORPUS = Path(__file__).with_name("corpus.txt")
-"""English sentences; those of examples/corpus.txt."""
+SAMPLE_CORPORA = {
+    language: Path(__file__).with_name(f"corpus.{language}.txt") for language in ("en", "ko")
+}
+"""Sentences by language: those of examples/corpus.txt and examples/senses-ko.tsv."""
 
 logger = logging.getLogger("elmore.server")
 
@@ -63,13 +65,12 @@ class LoadedModel:
         self._path = find_model(source)
         self.embedder = load_embedder(self._path, device=setup.device, precision=setup.precision)
         self._limits = setup.limits
-        path = setup.corpora.get(name)
-        if path is None and self.embedder.language == "en":
-            path = str(SAMPLE_CORPUS)
+        sample = SAMPLE_CORPORA.get(self.embedder.language)
+        path = Path(setup.corpora[name]) if name in setup.corpora else sample
         self._corpus: Future[Corpus] | None = None
         self._corpus_sentences = 0
         if path is not None:
-            lines = list(read_lines(Path(path)))
+            lines = list(read_lines(path))
             if not any(map(str.strip, lines)):
                 raise InputError(f"{path} has no words; expected one sentence per line")
             self._corpus_sentences = len(lines)
@@ -305,7 +306,7 @@ class LoadedModel:
         return encoder
 
 
-def _embed_corpus(embedder: Embedder, path: str, lines: list[str]) -> Corpus:
+def _embed_corpus(embedder: Embedder, path: Path, lines: list[str]) -> Corpus:
     try:
         return Corpus(embedder, lines)
     except Exception as error:

@@ -89,8 +89,8 @@ class Setup:
     """Names in the API, and folders or names of trained tasks."""
 
     corpora: Mapping[str, str] = field(default_factory=dict)
-    """Names of models, and text files in which their neighbors are searched. English models have
-    a corpus without this."""
+    """Names of models, and text files in which their neighbors are searched. English and Korean
+    models have a corpus without this."""
 
     limits: Limits = field(default_factory=Limits)
     device: str = "auto"
@@ -100,6 +100,16 @@ class Setup:
 
     def __post_init__(self) -> None:
         check("threads", self.threads, at_least(1), optional=True)
+
+
+def default_models() -> tuple[str, ...]:
+    """Return the English model and, if it is installed, the Korean one.
+
+    These are the languages of the page.
+    """
+    from elmore.checkpoint.packages import find_package
+
+    return ("en", "ko") if find_package("ko") else ("en",)
 
 
 def parse_names(values: Iterable[str], installed: Container[str] = ()) -> dict[str, str]:

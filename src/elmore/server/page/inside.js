@@ -6,14 +6,22 @@ import { t } from "./strings.js";
 
 export const id = "inside";
 
-const EXAMPLES = [
-  { name: "unbelievable", text: "The result was unbelievable.", i: 3 },
-  { name: "bank", text: "He sat by the bank.", i: 4 },
-  { name: "café", text: "They met in a small café.", i: 5 },
-  { name: "frobnicated", text: "She frobnicated the settings.", i: 1 },
-];
+const EXAMPLES = {
+  en: [
+    { name: "unbelievable", text: "The result was unbelievable.", i: 3 },
+    { name: "bank", text: "He sat by the bank.", i: 4 },
+    { name: "café", text: "They met in a small café.", i: 5 },
+    { name: "frobnicated", text: "She frobnicated the settings.", i: 1 },
+  ],
+  ko: [
+    { name: "배를", text: "섬에 가려고 배를 탔다.", i: 2 },
+    { name: "아름다웠다", text: "바다는 정말 아름다웠다.", i: 2 },
+    { name: "서울에서", text: "우리는 서울에서 만났다.", i: 1 },
+  ],
+};
 
 export function create({ model, save }) {
+  const examples = EXAMPLES[model().language] ?? EXAMPLES.en;
   const result = resultArea();
   const picker = wordPicker({ label: t("sentence"), model: () => model().name, onchange: show });
 
@@ -35,8 +43,8 @@ export function create({ model, save }) {
   }
 
   return {
-    node: el("div", {}, el("p", { class: "intro" }, t("insideIntro")), exampleRow(EXAMPLES, use), picker.node, result.node),
-    show: (values) => use(values.text ? values : EXAMPLES[0]),
+    node: el("div", {}, el("p", { class: "intro" }, t("insideIntro")), exampleRow(examples, use), picker.node, result.node),
+    show: (values) => use(values.text ? values : examples[0]),
   };
 }
 

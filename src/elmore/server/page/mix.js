@@ -8,6 +8,7 @@ import { t } from "./strings.js";
 export const id = "mix";
 
 export function create({ model, save }) {
+  const examples = EXAMPLES[model().language] ?? EXAMPLES.en;
   const count = model().layers;
   const result = resultArea();
   const shares = el("div", { class: "shares" });
@@ -91,7 +92,7 @@ export function create({ model, save }) {
       "div",
       {},
       el("p", { class: "intro" }, t("mixIntro")),
-      exampleRow(EXAMPLES, use),
+      exampleRow(examples, use),
       picker.node,
       el(
         "div",
@@ -113,6 +114,6 @@ export function create({ model, save }) {
         result.node,
       ),
     ),
-    show: (values) => use(values.text ? values : EXAMPLES[1]),
+    show: (values) => use(values.text ? values : examples[1]),
   };
 }

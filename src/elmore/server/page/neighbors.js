@@ -6,16 +6,28 @@ import { t } from "./strings.js";
 
 export const id = "neighbors";
 
-export const EXAMPLES = [
-  { name: "play (theater)", text: "They put on a play last night.", i: 4 },
-  { name: "play (sport)", text: "The coach drew up a play with nine seconds left.", i: 5 },
-  { name: "bank (river)", text: "They pulled the canoe up on the bank.", i: 7 },
-  { name: "bank (money)", text: "She deposited the check at the bank.", i: 6 },
-  { name: "spring (season)", text: "The garden is at its best in spring.", i: 7 },
-  { name: "light (not heavy)", text: "The tent is light enough to carry.", i: 3 },
-];
+/** Words in sentences, by the language of the model. */
+export const EXAMPLES = {
+  en: [
+    { name: "play (theater)", text: "They put on a play last night.", i: 4 },
+    { name: "play (sport)", text: "The coach drew up a play with nine seconds left.", i: 5 },
+    { name: "bank (river)", text: "They pulled the canoe up on the bank.", i: 7 },
+    { name: "bank (money)", text: "She deposited the check at the bank.", i: 6 },
+    { name: "spring (season)", text: "The garden is at its best in spring.", i: 7 },
+    { name: "light (not heavy)", text: "The tent is light enough to carry.", i: 3 },
+  ],
+  ko: [
+    { name: "말 (동물)", text: "소년은 갈색 말을 타고 들판을 달렸다.", i: 2 },
+    { name: "말 (언어)", text: "그는 한참 동안 아무 말을 못했다.", i: 4 },
+    { name: "눈 (신체)", text: "아이는 이불 속에서 눈을 감았다.", i: 3 },
+    { name: "눈 (날씨)", text: "아침 일찍 골목의 눈을 쓸었다.", i: 3 },
+    { name: "사과 (과일)", text: "점심을 먹고 사과를 깎았다.", i: 2 },
+    { name: "사과 (사죄)", text: "사장은 직원들에게 사과를 했다.", i: 2 },
+  ],
+};
 
 export function create({ model, save }) {
+  const examples = EXAMPLES[model().language] ?? EXAMPLES.en;
   const result = resultArea();
   const map = resultArea();
   const picker = wordPicker({ label: t("sentence"), model: () => model().name, onchange: search });
@@ -53,12 +65,12 @@ export function create({ model, save }) {
       "div",
       {},
       el("p", { class: "intro" }, t("neighborsIntro", { n: model().corpus_sentences })),
-      exampleRow(EXAMPLES, use),
+      exampleRow(examples, use),
       picker.node,
       result.node,
       map.node,
     ),
-    show: (values) => use(values.text ? values : EXAMPLES[0]),
+    show: (values) => use(values.text ? values : examples[0]),
   };
 }
 
