@@ -1,4 +1,4 @@
-"""Take the screenshots of docs/howto/serve.md, in headless Chromium.
+"""Take the screenshots of docs/howto/serve.md and docs/ko/README.md, in headless Chromium.
 
 Run as: python scripts/serve_screenshots.py [--task runs/ner --task runs/ner-baseline]
 
@@ -21,7 +21,9 @@ from playwright.sync_api import Browser, sync_playwright
 
 from elmore.server.client import Client
 
-FIGURES = Path(__file__).parents[1] / "docs" / "figures"
+ROOT = Path(__file__).parents[1]
+FIGURES = ROOT / "docs" / "figures"
+KOREAN = ROOT / "models" / "ko"
 WIDTH = 1000
 PANELS = {  # color scheme; each panel shows its first example
     "context": "light",
@@ -38,19 +40,22 @@ def main() -> None:
     parser.add_argument("--task", action="append", default=[], help="folder of a trained task")
     tasks = parser.parse_args().task
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    with serve(tasks) as address, sync_playwright() as playwright:
+    options = ["--model", "en", *(word for task in tasks for word in ("--task", task))]
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for panel, scheme in PANELS.items():
-            if tasks or panel != "tasks":
-                take(browser, address, panel, scheme)
+        with serve(*options) as address:
+            for panel, scheme in PANELS.items():
+                if tasks or panel != "tasks":
+                    take(browser, address, panel, scheme)
+        with serve("--model", f"ko={KOREAN}") as address:
+            take(browser, address, "neighbors", "light", language="ko")
         browser.close()
 
 
 @contextmanager
-def serve(tasks: list[str]) -> Iterator[str]:
+def serve(*options: str) -> Iterator[str]:
     """Run a server on the loopback interface; yield its address once its corpus is embedded."""
-    command = [sys.executable, "-m", "elmore", "serve", "--port", "0", "--device", "cpu"]
-    command += [word for task in tasks for word in ("--task", task)]
+    command = [sys.executable, "-m", "elmore", "serve", "--port", "0", "--device", "cpu", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -61,12 +66,12 @@ def serve(tasks: list[str]) -> Iterator[str]:
             process.terminate()
 
 
-def take(browser: Browser, address: str, panel: str, scheme: str) -> None:
+def take(browser: Browser, address: str, panel: str, scheme: str, *, language: str = "en") -> None:
     """Write a picture of a panel with its results; time out if there is an error instead."""
     page = browser.new_page(
         viewport={"width": WIDTH, "height": 700},
         color_scheme=scheme,  # type: ignore[arg-type]
-        locale="en-US",
+        locale=language,
         reduced_motion="reduce",
     )
     page.goto(f"{address}/#{panel}")
@@ -78,7 +83,8 @@ def take(browser: Browser, address: str, panel: str, scheme: str) -> None:
     )
     picture = Image.open(BytesIO(page.screenshot(full_page=True)))
     # 256 colors take a third of the space, and nobody sees the difference.
-    picture.quantize(256).save(FIGURES / f"serve-{panel}.png", optimize=True)
+    suffix = "" if language == "en" else f"-{language}"
+    picture.quantize(256).save(FIGURES / f"serve-{panel}{suffix}.png", optimize=True)
     page.close()
 
 

@@ -1,4 +1,4 @@
-"""A server with the English model and toy tasks, and headless Chromium."""
+"""A server with the English and the Korean model and toy tasks, and headless Chromium."""
 
 import os
 import shutil
@@ -13,6 +13,8 @@ import torch
 
 from elmore.server.client import Client
 from tests.browser.toy_tasks import train_all
+
+ROOT = Path(__file__).parents[2]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,6 +48,7 @@ def address(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     Embedder(BiLM(BiLMConfig.tiny()), device="cpu").save(folder / "tiny")
     tasks = train_all(folder, folder / "tiny")
     command = [sys.executable, "-m", "elmore", "serve", "--port", "0", "--device", "cpu"]
+    command += ["--model", "en", "--model", f"ko={ROOT / 'models' / 'ko'}"]
     command += [word for path in tasks for word in ("--task", str(path))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

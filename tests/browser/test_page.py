@@ -184,6 +184,15 @@ def test_browsers_in_korean_get_korean(new_page: NewPage) -> None:
     assert page.locator("[role=tab]").all_inner_texts()[0] == "Context"
 
 
+def test_browsers_in_korean_get_the_korean_model(new_page: NewPage) -> None:
+    """Oracle: 말을 in a sentence about riding is nearest to 말을 in sentences about horses."""
+    page = new_page("#neighbors", locale="ko-KR")
+    settled(page)
+    assert page.locator("#model").input_value() == "ko"
+    nearest = page.locator(".neighbors").first.locator("li").first
+    assert "말을 타고" in nearest.inner_text()
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_panel_has_accessibility_problems_or_overflows(
