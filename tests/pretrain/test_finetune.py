@@ -62,12 +62,14 @@ def test_finetuning_lowers_the_perplexity_of_the_domain(
     assert tuned.provenance["model"]["steps"] > 0
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_weights_without_softmax_are_finetuned_and_written_as_hdf5(
-    domain: Path, tmp_path: Path
+    domain: Path, tmp_path: Path, optimizer: str
 ) -> None:
     release = write_release(tmp_path / "r", VARIANTS["usual"])
     before = elmore.load(release.weights_file).bilm.state_dict()
-    summary, records = run(release.weights_file, domain, tmp_path / "tuned")
+    changes = f"training.optimizer={optimizer}"
+    summary, records = run(release.weights_file, domain, tmp_path / "tuned", changes)
     notes = [record["note"] for record in records if "note" in record]
     assert "these weights have no softmax" in notes[0]
     assert summary["heldout"]["average"] <= summary["before"]["average"]

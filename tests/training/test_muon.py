@@ -76,3 +76,18 @@ def test_restored_optimizer_continues_with_the_same_bits() -> None:
         each.step()
     for name, p in model.named_parameters():
         assert torch.equal(p, resumed.get_parameter(name)), name
+
+
+def test_frozen_layers_do_not_change() -> None:
+    """Oracle: the weights before the step, and a model of the other layers alone."""
+    model, others = network(), network()[2:]
+    model[:2].requires_grad_(False)
+    before = copy.deepcopy(model[:2].state_dict())
+    for module in (model[2:], others):
+        set_gradients(module, 0)
+    for module in (model, others):
+        make_optimizer(module, "muon", lr=0.02, weight_decay=0.1).step()
+    for name, p in model[:2].named_parameters():
+        assert torch.equal(p, before[name]), name
+    for p, expected in zip(model[2:].parameters(), others.parameters(), strict=True):
+        assert torch.equal(p, expected)

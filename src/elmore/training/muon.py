@@ -36,7 +36,8 @@ class Muon(torch.optim.AdamW):
         lr = group["lr"]
         by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
         for p in group["params"]:
-            by_shape[p.shape].append(p)
+            if p.grad is not None:  # it is None if the layer is frozen
+                by_shape[p.shape].append(p)
         for shape, matrices in by_shape.items():
             updates = orthogonalize(torch.stack([self._momentum(p) for p in matrices]))
             scale = _RMS * max(shape) ** 0.5
