@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,24 @@ def test_same_text_is_encoded_once(text: Path, tmp_path: Path) -> None:
     assert other.folder != first.folder
     both = encode_corpus([moved, moved], cache, workers=1)
     assert both.num_sentences == 2 * first.num_sentences
+
+
+@pytest.mark.parametrize(("tokenizer", "package"), [("moses", "sacremoses"), ("spacy", "spacy")])
+def test_text_is_encoded_again_after_an_upgrade_of_the_tokenizer(
+    tmp_path: Path, tokenizer, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: the definition; other versions may split text differently."""
+    (tmp_path / "t.txt").write_text("No, he left.\n")
+    config = TextConfig(tokenizer=tokenizer, sentences="lines")
+
+    def encode() -> Path:
+        return encode_corpus([tmp_path / "t.txt"], tmp_path / "c", config, workers=1).folder
+
+    before = encode()
+    assert encode() == before
+    versions = {package: "99"}
+    monkeypatch.setattr(corpus_module, "version", lambda name: versions.get(name) or version(name))
+    assert encode() != before
 
 
 def test_second_process_waits_and_uses_the_result_of_the_first(text: Path, tmp_path: Path) -> None:

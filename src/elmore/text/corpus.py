@@ -181,6 +181,8 @@ def _fingerprint(files: Sequence[Path], config: TextConfig) -> str:
     settings = {**asdict(config), "format": _FORMAT}
     if config.tokenizer == "moses" or config.sentences == "split":
         settings["sacremoses"] = version("sacremoses")
+    if config.tokenizer == "spacy":
+        settings["spacy"] = version("spacy")
     digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16)
     for path in files:
         digest.update(path.suffix.encode())  # decides how the file is decompressed
