@@ -210,6 +210,31 @@ def test_damaged_checkpoint_falls_back_to_the_previous_one(
     assert_equal_runs(complete_run, tmp_path / "run")
 
 
+def test_speed_of_a_resumed_run_does_not_count_earlier_steps(
+    text: Path, tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: with a clock that advances one second per step, the speed is the tokens per step."""
+    now = 0
+    train_step = loop.Pretraining._train_step
+
+    def timed_step(self: loop.Pretraining, *args: Any) -> None:
+        nonlocal now
+        now += 1
+        train_step(self, *args)
+
+    monkeypatch.setattr(loop.Pretraining, "_train_step", timed_step)
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now))
+    records: list[dict] = []
+    interrupted_run(text, tmp_path / "run", config)  # between two lines of metrics
+    pretrain(
+        [text], tmp_path / "run", config, cache=tmp_path / "c", workers=1, device="cpu",
+        resume=True, report=records.append,
+    )  # fmt: skip
+    speeds = [record["tokens_per_second"] for record in records if "loss" in record]
+    assert len(speeds) > 1
+    assert speeds == [config.training.streams * config.training.window] * len(speeds)
+
+
 def test_second_run_in_the_same_folder_is_refused(
     text: Path, tmp_path: Path, config: PretrainConfig
 ) -> None:

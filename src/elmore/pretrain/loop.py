@@ -103,6 +103,8 @@ class Pretraining:
         """Evaluations since the best one."""
         self.step = 0
         self.seconds = 0.0
+        self._timed_from = 0, 0.0
+        """Step and time at the last line of metrics or, if later, at the start of `run`."""
         self.sums = _Sums(processes.device)
         rows = torch.empty(self.rows.stop - self.rows.start, 0, 0, device=processes.device)
         lstms = (*self.model.bilm.forward_lstms, *self.model.bilm.backward_lstms)
@@ -125,6 +127,7 @@ class Pretraining:
         run = self.config.run
         step = self._make_step()
         start, seconds_before = time.monotonic(), self.seconds
+        self._timed_from = self.step, start
         last_save, evaluations = self.seconds, math.floor(self.progress * run.evaluations)
         with closing(self._batches()) as batches:
             while not self.complete:
@@ -221,7 +224,9 @@ class Pretraining:
 
     def _metrics(self) -> dict[str, Any]:
         """Return a line of metrics: means since the last one."""
-        self._check_finite()
+        self._check_finite()  # waits for the GPU, so the time is taken after it
+        (step, start), now = self._timed_from, time.monotonic()
+        self._timed_from = self.step, now
         sums, self.sums = self.sums, _Sums(self.processes.device)
         means = self.processes.gather((sums.values / sums.steps)[None]).mean(dim=0)
         forward, backward, grad_norm = means.tolist()
@@ -236,9 +241,7 @@ class Pretraining:
             "grad_norm": grad_norm,
             "lr": float(self.optimizer.param_groups[0]["lr"]),
             "seconds": self.seconds,
-            "tokens_per_second": sums.steps
-            * self.tokens_per_step
-            / (time.monotonic() - sums.start),
+            "tokens_per_second": (self.step - step) * self.tokens_per_step / (now - start),
         }
 
     def evaluate(self, *, all_sentences: bool = False) -> dict[str, Any]:
@@ -287,7 +290,6 @@ class _Sums:
     def __init__(self, device: torch.device) -> None:
         self.values = torch.zeros(3, device=device)  # forward loss, backward loss, gradient norm
         self.steps = 0
-        self.start = time.monotonic()
 
     def add(self, losses: Tensor, grad_norm: Tensor) -> None:
         """Add the metrics of one step."""
