@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import io
 import lzma
 from pathlib import Path
 
@@ -29,6 +30,13 @@ EXPECTED = ["first", "", "third \u00e9", "last without a line break"]
 def test_plain_and_compressed_files_are_read(tmp_path: Path, name: str, compress) -> None:
     (tmp_path / name).write_bytes(compress(TEXT.encode()))
     assert list(read_lines(tmp_path / name)) == EXPECTED
+
+
+def test_standard_input_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: a second read, which finds the end of the file instead of raising an error."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
+    assert list(read_lines(Path("-"))) == EXPECTED
+    assert list(read_lines(Path("-"))) == []
 
 
 def test_byte_order_mark_is_removed(tmp_path: Path) -> None:

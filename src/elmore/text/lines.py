@@ -8,6 +8,7 @@ import lzma
 import sys
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,10 +32,13 @@ _DECOMPRESS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def open_bytes(path: Path) -> BinaryIO:
-    """Open a file for reading, decompressed according to its suffix; `-` is standard input."""
+def open_bytes(path: Path) -> AbstractContextManager[BinaryIO]:
+    """Open a file for reading, decompressed according to its suffix.
+
+    `-` is standard input, which stays open.
+    """
     if str(path) == "-":
-        return sys.stdin.buffer
+        return nullcontext(sys.stdin.buffer)
     return _DECOMPRESS[path.suffix](path) if path.suffix in _DECOMPRESS else path.open("rb")
 
 
