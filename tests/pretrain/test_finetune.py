@@ -181,4 +181,7 @@ def test_invalid_requests_are_rejected(domain: Path, tmp_path: Path) -> None:
         run(release.weights_file, domain, tmp_path / "out", max_minutes=0)
     with pytest.raises(InputError, match="needs held-out sentences"):
         run(release.weights_file, domain, tmp_path / "out", "run.heldout=0")
+    words = write_release(tmp_path / "w", VARIANTS["word input"]).weights_file
+    with pytest.raises(InputError, match="only biLMs with character input can be trained"):
+        run(words, domain, tmp_path / "out")
     assert not (tmp_path / "out").exists()

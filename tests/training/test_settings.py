@@ -68,7 +68,7 @@ def test_changes_override_a_recipe(tmp_path: Path) -> None:
         ("training.accumulate=3", "must be a multiple of training.accumulate"),
         ("training.warmup=1", "training.warmup must lie in"),
         ("run.heldout=0.5", "run.heldout must lie in"),
-        ("bilm.vocab_size=10", "character input only"),
+        ("bilm.vocab_size=10", "reads words, because vocab_size is set"),
         ("training.negatives=-1", "training.negatives must be at least 0"),
         ("training.epochs=inf", "training.epochs must be positive"),
         ("training.betas=[2.0, 0.9]", "training.betas must lie in"),

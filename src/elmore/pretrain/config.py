@@ -134,7 +134,10 @@ class PretrainConfig:
 
     def __post_init__(self) -> None:
         if self.bilm.vocab_size is not None:
-            raise InputError("pre-training supports character input only: leave out vocab_size")
+            raise InputError(
+                "only biLMs with character input can be trained; this one reads words, because "
+                "vocab_size is set"
+            )
 
 
 def read_config(
