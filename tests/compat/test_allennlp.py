@@ -104,6 +104,23 @@ def test_elmo_mixes_layers_with_carried_state(release: Release, boundaries: bool
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_state_is_converted_with_the_module(release: Release, requires_grad: bool) -> None:
+    """`double` stands for all of `to`, `cuda` and so on, which call the same method of PyTorch."""
+    elmo = Elmo(
+        release.options_file, release.weights_file, requires_grad=requires_grad, dropout=0.0
+    )
+    first, second, *_ = expected_layers(release)
+    for batch, expected in ((BATCHES[0], first), (BATCHES[1], second)):
+        [mixed] = elmo(batch_to_ids(batch))["elmo_representations"]
+        for vectors, layers in zip(mixed, expected, strict=True):
+            mean = layers.mean(axis=0)[1:-1]
+            np.testing.assert_allclose(vectors[: len(mean)], mean, atol=2e-6)
+        elmo.double()
+    assert mixed.dtype == torch.float64
+
+
+@torch.no_grad()
 def test_reset_states_drops_the_state(release: Release) -> None:
     elmo = Elmo(release.options_file, release.weights_file, 1, dropout=0.0).eval()
     ids = batch_to_ids([["the", "bank"]])

@@ -10,7 +10,7 @@ B sentences, T tokens including the boundary tokens, W words, C characters, J la
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Literal, TypedDict
@@ -162,6 +162,10 @@ class Elmo(BiLMRunner):
         super().train(mode)
         self.bilm.eval()
         return self
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Elmo":
+        self._stateful_bilm.convert_state(fn)
+        return super()._apply(fn, recurse)
 
     def get_output_dim(self) -> int:
         """Return the dimension of a representation."""

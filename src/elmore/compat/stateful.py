@@ -30,6 +30,11 @@ class StatefulBiLM:
         """Reset the state to zero."""
         self._state = None
 
+    def convert_state(self, convert: Callable[[Tensor], Tensor]) -> None:
+        """Convert all tensors of the state, such as to another device."""
+        if self._state is not None:
+            self._state = [LSTMState(*map(convert, layer)) for layer in self._state]
+
     def __call__(
         self, ids: Int[Tensor, "B T *C"], mask: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B J T D"]:
