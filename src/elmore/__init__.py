@@ -2,7 +2,7 @@
 
     import elmore
 
-    elmo = elmore.load("weights.hdf5", options="options.json")
+    elmo = elmore.load()  # the included English model
     vectors = elmo.embed([["He", "sat", "by", "the", "bank"]])
 
 The names in `__all__` are imported on first use, so `import elmore` is fast.

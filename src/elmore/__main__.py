@@ -1,4 +1,4 @@
-"""`python -m elmore` is `elmore`, which `torchrun` needs."""
+"""Run the command as `python -m elmore`, for `torchrun -m elmore`."""
 
 from elmore.cli import main
 

@@ -36,10 +36,11 @@ def refuse_existing(
     Args:
         path: The file or folder to write.
         overwrite: Replace an older output.
-        contents: To write a folder, patterns of the names of all files that elmore writes to it.
-            The first file must be there, and others than these must not.
+        contents: For a folder, name patterns of all files that elmore writes to it. An existing
+            folder is replaced only if it contains the first of them and, besides temporary files,
+            no others.
         inputs: Files and folders that are read; None is ignored.
-        is_own: To write a file, whether elmore wrote the one that exists.
+        is_own: For a file, returns whether elmore wrote the existing one.
     """
     if not has_utf8_name(path):  # the libraries that write files could not read them again
         raise InputError(f"the name {str(path)!r} is not UTF-8. Choose another name.")
@@ -88,7 +89,7 @@ def has_utf8_name(path: Path) -> bool:
 def lock(path: Path) -> Iterator[None]:
     """Keep other processes from writing to `path`, which need not exist.
 
-    What killed processes left next to it is removed, see `remove_leftovers`.
+    Temporary files that killed processes left next to it are deleted; see `remove_leftovers`.
 
     Raises:
         InputError: If another process has locked it.
@@ -97,7 +98,7 @@ def lock(path: Path) -> Iterator[None]:
     file = path.parent / f".{path.name}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file.touch()  # `FileLock` takes some errors, as in /proc, for a lock of another process
+        file.touch()  # `FileLock` mistakes some errors, as in /proc, for a lock
     except OSError as error:
         reason = "its parent is a file" if isinstance(error, FileExistsError) else error.strerror
         raise OSError(error.errno, f"cannot be written: {reason}", str(path)) from error
@@ -167,9 +168,9 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
-    """Name `path` in errors of the operating system that name no file, such as a full disk.
+    """Add `path` to operating-system errors that name no file, such as that of a full disk.
 
-    It also replaces the name of `temporary`.
+    In all of them, the name of `temporary` is replaced by `path`.
     """
     try:
         yield

@@ -260,11 +260,12 @@ class Embedder:
         dtype: Dtype = "float32",
         skip: int = 0,
     ) -> Iterator[tuple[int, int, Embedded]]:
-        """Yield what `stream` does, so that an interrupted run can be continued with equal bits.
+        """Yield what `stream` does, so that a resumed run gives bit-identical vectors.
 
-        Each sentence comes after its index and the index of the first sentence of its window. To
-        continue after sentence n, pass the sentences from the start of its window on, and skip
-        those up to n. On other hardware or with another number of threads, rounding may differ.
+        Each result comes with the index of its sentence and that of the first sentence of its
+        window. To resume after a sentence, pass the sentences from the start of its window on, and
+        skip those that are done. On other hardware or with another number of threads, rounding may
+        differ.
         """
         runner, select, max_words = self._prepare(layers, None, dtype)
         tokenized = self._tokenize(sentences)

@@ -78,7 +78,7 @@ class CpuEngine(Engine):
         torch.cat([x, x], dim=1, out=layers[0])
 
         def run_direction(d: int) -> BiLMState:
-            with without_autograd(self.device):  # worker threads have modes of their own
+            with without_autograd(self.device):  # its modes apply to one thread only
                 by_step = _order_by_step(lengths, by_length, counts, backward=d == 1)
                 y = x[by_step]
                 after = []
@@ -168,9 +168,8 @@ class PackedLSTM:
             for start, end, steps in _group_steps(counts, max_tokens):
                 yield from self._input(x[start:end]).split(steps)
             return
-        for start, end, steps in _group_steps(
-            counts, 2 * max_tokens
-        ):  # assumes that half of the words repeat
+        # Twice as many tokens, assuming that half of the words repeat.
+        for start, end, steps in _group_steps(counts, 2 * max_tokens):
             distinct, inverse = rows[start:end].unique(return_inverse=True)
             inputs = x.new_empty(len(distinct), x.shape[1])
             inputs[inverse] = x[start:end]

@@ -83,7 +83,8 @@ class Waves:
         keep = torch.ones(waves + 1, num_lstms, B, dtype=torch.float32, device=x.device)
         for j in range(L):
             keep[j : j + T, 2 * j : 2 * j + 2] = ~starts
-        # Before its first token a lstm computes on zeros, and the result is dropped.
+        # Upper layers have no token in the first waves: they start from zeros, and their results
+        # are discarded.
         xh = torch.zeros(2, num_lstms, B, 2 * D, dtype=x.dtype, device=x.device)
         xh[0, :2, :, :D] = x[0]
         xh[0, :2, :, D:] = start_output[:2] * starts[0, :, :, None]
@@ -92,7 +93,7 @@ class Waves:
         h_parts = make(num_lstms * S, B, D, dtype=torch.float32)
         out = make(waves, num_lstms, B, D)
         end_output, end_cell = make(num_lstms, B, D), torch.empty_like(cell)
-        residual = 2 if self._residual else num_lstms  # the first lstm that adds its input
+        residual = 2 if self._residual else num_lstms  # the first LSTM that adds its input
         grid = (triton.cdiv(B, TILE_ROWS), triton.cdiv(D, TILE_COLUMNS), num_lstms)
         for wave in range(waves):
             current, following = xh[wave % 2], xh[1 - wave % 2]
@@ -118,8 +119,8 @@ def _pass_on(
 ):  # fmt: skip
     """Compute h = clip(sum of the parts), and put it where the next wave reads it.
 
-    `current` and `following` are [x; h] of all num_lstms in this wave and in the next. Lanes from
-    FIRST_RESIDUAL on add their input.
+    `current` and `following` hold [x; h] of all LSTMs in this wave and in the next. LSTMs from
+    index FIRST_RESIDUAL on add their input.
     """
     lstm = tl.program_id(2).to(tl.int64)
     row, column, mask = tile_indices(B, D, ROWS, COLUMNS)

@@ -239,7 +239,7 @@ def _encode_files(files: Sequence[Path], config: TextConfig, workers: int) -> It
 
 
 class _Pool(ProcessPoolExecutor):
-    """Processes that Ctrl-C ends without a traceback; a terminal sends it to them, too."""
+    """A pool whose processes print no traceback on Ctrl-C, which a terminal sends to all."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         if not hasattr(signal, "pthread_sigmask"):  # Windows
@@ -281,7 +281,7 @@ def _write(folder: Path, chunks: Iterable[_Chunk], files: Sequence[Path]) -> Non
             ids = np.array([id_of.setdefault(w, len(id_of)) for w in chunk.words], np.uint32)
             tokens = ids[chunk.tokens]
             lengths[chunk.path].append(chunk.lengths)
-            file.write(tokens.data)  # unlike tofile, this names the error of a full disk
+            file.write(tokens.data)  # unlike that of tofile, its error says that the disk is full
             previous = counts
             counts = np.bincount(tokens, minlength=len(id_of)) * times[chunk.path]
             counts[: len(previous)] += previous

@@ -120,7 +120,9 @@ class TokenizerConfig:
     of the model; `en` for a new one."""
 
     def __post_init__(self) -> None:
-        Tokenization(self.tokenizer or "whitespace", self.language or "en")  # raises if unknown
+        # Raises if one is unknown. Without a tokenizer, every language is accepted, because the
+        # tokenizer of the model, which is not known yet, may support it.
+        Tokenization(self.tokenizer or "whitespace", self.language or "en")
 
     @property
     def tokenization(self) -> Tokenization:

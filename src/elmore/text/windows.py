@@ -2,7 +2,7 @@
 
 Each of the B rows of a batch reads one sentence after another, in windows of T tokens. When a row
 reaches the end of a sentence, it continues with the next sentence, so there is no padding. `</S>`
-is only a target and never an input, and no target lies in another sentence than its input:
+is only a target and never an input, and a target is in the same sentence as its input:
 
     row 0   input    <S> He sat | by <S> Banks
             target   He  sat by | </S> Banks fail
@@ -100,7 +100,7 @@ class Windows:
         tokens = self._corpus.tokens[inputs]
         distinct, words = np.unique(tokens, return_inverse=True)
         starts = tokens == np.array([BOS, EOS])[:, None, None]  # first token, by direction
-        # Padded to a multiple, because tensors of ever new sizes would fragment GPU memory.
+        # Padded to a multiple, because tensors of ever new sizes fragment the heap on a CPU.
         size = len(distinct) + -len(distinct) % _DISTINCT_MULTIPLE
         characters = np.zeros((size, self._characters.shape[1]), np.int64)
         characters[: len(distinct)] = self._characters[distinct]

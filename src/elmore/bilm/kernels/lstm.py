@@ -110,9 +110,8 @@ class _Layer(torch.autograd.Function):
         cell[:, 0] = c
         m = make(2 * S, T, B, H // S, dtype=dtype)
         h_parts = make(2 * S, B, D, dtype=torch.float32)
-        zero = torch.zeros(H, device=x.device).expand(
-            2, B, H
-        )  # cell state at the start of a sentence
+        # The cell state at the start of a sentence.
+        zero = torch.zeros(H, device=x.device).expand(2, B, H)
         project_grid = (triton.cdiv(B, TILE_ROWS), triton.cdiv(D, TILE_COLUMNS), 2)
         for t in range(T):
             multiply(xh[:, t], w.mT, pre[:, t])
