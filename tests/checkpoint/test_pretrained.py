@@ -134,7 +134,7 @@ def test_a_folder_of_several_models_is_rejected(release: Release, tmp_path: Path
 @pytest.mark.parametrize("name", ["notes.txt", "vectors.parquet", "weights.hdf5"])
 def test_error_for_other_files_says_what_is_expected(tmp_path: Path, name: str) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / name)
-    message = rf"{name} is neither an HDF5 file nor an archive \(.zip, .* expected a directory"
+    message = rf"{name} is neither an HDF5 file nor an archive \(.zip, .* expected HDF5 weights"
     with pytest.raises(InputError, match=message):
         read_pretrained(tmp_path / name)
 

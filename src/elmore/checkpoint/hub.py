@@ -43,8 +43,8 @@ def download(model: HubId, **options: Any) -> Path:
     repo, revision = model
     if find_spec("huggingface_hub") is None:
         raise InputError(
-            f"{repo}: no such model on this machine. If it is on the Hugging Face Hub, install "
-            'what downloads it: pip install "elmore[hf]"'
+            f"{repo}: no such model on this machine. To load models from the Hugging Face Hub, "
+            'run: pip install "elmore[hf]"'
         )
     from huggingface_hub import errors, snapshot_download
 
@@ -64,7 +64,7 @@ def download(model: HubId, **options: Any) -> Path:
             f"{repo}: no such model, neither on this machine nor on the Hugging Face Hub. If it is "
             "private, log in with `hf auth login`."
         ) from error
-    except Exception as error:  # the library for HTTP, which depends on the version, has its own
+    except Exception as error:  # the HTTP library has its own errors, and depends on the version
         raise InputError(
             f"{repo}: no such model on this machine, and it can't be downloaded from the Hugging "
             f"Face Hub: {' '.join(str(error).split())}"

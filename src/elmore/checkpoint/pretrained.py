@@ -30,7 +30,10 @@ from elmore.text.vocabulary import Vocabulary
 
 CARD = "README.md"
 
-_MODELS = "a directory written by elmore, HDF5 weights, a directory or an archive with either"
+_MODELS = (
+    "HDF5 weights, a directory written by elmore, or a directory or archive that contains one of "
+    "these"
+)
 _TASK = "task.json"  # in the folder of a trained task, which has no config.json
 _WEIGHTS = (".hdf5", ".h5")
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
@@ -114,8 +117,8 @@ def read_pretrained(
     if not source.exists():
         names = ", ".join(package.name for package in model_packages())
         raise InputError(
-            f"{source}: no such model; expected {_MODELS}, or the name of an installed model "
-            f"({names}). More models come as Python packages, which pip installs"
+            f"{source}: no such model; expected the name of an installed model ({names}), "
+            f"{_MODELS}. Other models are Python packages; install them with pip."
         )
     with extracted(source) as path:
         weights = _find_weights(path)
@@ -185,7 +188,7 @@ def _extract(path: Path, folder: Path) -> None:
         nonlocal bytes_left
         bytes_left -= size
         if bytes_left < 0:
-            raise ValueError(f"its files are more than {_MAX_COMPRESSION} times as large")
+            raise ValueError(f"its files are over {_MAX_COMPRESSION} times as large as the archive")
 
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
