@@ -87,7 +87,7 @@ def pretrain(
             folder.check(resume=resume, overwrite=overwrite, inputs=(*files, heldout))
         else:
             report = _ignore  # one process reports for all
-        corpus = processes.first_runs_alone(
+        corpus = processes.rank_zero_first(
             lambda: encode_corpus(
                 files, cache or CACHE, config.text, workers=workers, progress=progress
             )

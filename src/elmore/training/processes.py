@@ -43,8 +43,8 @@ class Processes:
         dist.all_gather(parts, rows.contiguous())
         return torch.cat(parts)
 
-    def first_runs_alone(self, work: Callable[[], T]) -> T:
-        """Call `work` in the first process and then in the others, which find its files."""
+    def rank_zero_first(self, work: Callable[[], T]) -> T:
+        """Call `work` in the first process, then in the others, which find the files it wrote."""
         if not self.first:
             self.wait()
         result = work()
@@ -68,7 +68,7 @@ class Processes:
 
 @contextmanager
 def join_processes(device: torch.device) -> Iterator[Processes]:
-    """Join the process group that torchrun has set up, or yield a single process."""
+    """Join the processes that torchrun started; without torchrun, yield a single one."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
         yield Processes(0, 1, device)
