@@ -5,6 +5,7 @@ import gc
 import pickle
 import random
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 import elmore
 from elmore.bilm.model import BiLM
+from elmore.checkpoint.pretrained import Pretrained, read_pretrained
 from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.inference import cpu, word_cache
@@ -427,6 +429,26 @@ def test_refresh_takes_the_current_weights_of_a_loaded_model(saved: Path, bilm: 
     embedder.refresh()
     [vectors, *_] = embedder.embed(SENTENCES)
     np.testing.assert_allclose(vectors, run_bilm(embedder.bilm, SENTENCES[0]), atol=1e-6)
+
+
+@pytest.mark.parametrize("use", [lambda x, path: x.save(path), lambda x, _: pickle.dumps(x)])
+def test_saving_and_pickling_keep_no_second_model_in_memory(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use
+) -> None:
+    """Oracle: weak references to the models that were read from the files."""
+    read: list[weakref.ref[BiLM]] = []
+
+    def read_and_note(*args, **kwargs) -> Pretrained:
+        pretrained = read_pretrained(*args, **kwargs)
+        read.append(weakref.ref(pretrained.bilm))
+        return pretrained
+
+    monkeypatch.setattr("elmore.embedder.read_pretrained", read_and_note)
+    embedder = elmore.load(saved, device="cpu")
+    use(embedder, tmp_path / "copy")
+    gc.collect()
+    _of_engine, second = read
+    assert second() is None
 
 
 @needs_onednn

@@ -175,9 +175,13 @@ class Embedder:
 
         Embedding does not use it. After changing its weights, call `refresh`.
         """
-        if not isinstance(self._source, BiLM):
-            self._source = self._source().bilm.to(self.device)
+        self._source = self._get_bilm()
         return self._source
+
+    def _get_bilm(self) -> BiLM:
+        """Return `bilm`, without keeping it in memory if it is read from the files."""
+        source = self._source
+        return source if isinstance(source, BiLM) else source().bilm.to(self.device)
 
     def refresh(self) -> None:
         """Take the current weights of `bilm`, or read its files again if it was never used."""
@@ -338,7 +342,7 @@ class Embedder:
         check("dtype", dtype, one_of(*get_args(WeightsDtype)))
         with new_directory(Path(path), overwrite=overwrite) as folder:
             write_directory(
-                self.bilm,
+                self._get_bilm(),
                 folder,
                 vocabulary=self.vocabulary,
                 provenance=self.provenance,
@@ -353,7 +357,7 @@ class Embedder:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the engine: packed weights and CUDA graphs cannot be pickled."""
-        return {**self.__dict__, "_source": self.bilm, "_runner": None}
+        return {**self.__dict__, "_source": self._get_bilm(), "_runner": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
