@@ -183,6 +183,16 @@ def test_the_sample_corpora_are_those_of_the_examples() -> None:
     assert lines == [" ".join(example.occurrence.tokens) for example in senses]
 
 
+def test_the_process_that_serves_http_does_not_import_torch() -> None:
+    """Oracle: the modules of a new process. PyTorch takes 200 MB, which only workers need."""
+    code = (
+        "import sys; from elmore.server import run, setup; setup.choose_tasks((), "
+        "setup.parse_names(setup.default_models())); print('torch' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout == "False\n", result.stderr
+
+
 def test_the_korean_model_is_a_default_if_it_is_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

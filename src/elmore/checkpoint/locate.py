@@ -1,7 +1,10 @@
-"""The folders of installed packages. Not in `packages`, because this does not need PyTorch."""
+"""Where installed packages are. Not in `packages`, because this does not need PyTorch."""
 
 from importlib.util import find_spec
 from pathlib import Path
+
+MODELS = "elmore.models"
+"""Group of the entry points of model packages."""
 
 
 def package_folders(module: str) -> tuple[list[Path], str]:

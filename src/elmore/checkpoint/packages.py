@@ -12,10 +12,8 @@ import elmore
 from elmore.bilm.model import BiLM
 from elmore.checkpoint.build import on_meta_device
 from elmore.checkpoint.directory import CONFIG, read_bilm_config, read_tokenization
-from elmore.checkpoint.locate import package_folders
+from elmore.checkpoint.locate import MODELS, package_folders
 from elmore.errors import InputError
-
-GROUP = "elmore.models"
 
 
 class ModelPackage(NamedTuple):
@@ -75,7 +73,7 @@ def model_packages() -> list[ModelPackage]:
     """Return the installed models, the included one first; a package may be broken."""
     packages = [
         ModelPackage(point.name, point.value, point.dist.name, point.dist.version)
-        for point in entry_points(group=GROUP)
+        for point in entry_points(group=MODELS)
         if point.name != INCLUDED.name and point.dist is not None
     ]
     return [INCLUDED, *sorted(packages)]

@@ -2,9 +2,11 @@
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from pathlib import Path, PurePath
 from typing import Literal
 
+from elmore.checkpoint.locate import MODELS
 from elmore.errors import InputError
 from elmore.schema import at_least, check
 
@@ -107,9 +109,7 @@ def default_models() -> tuple[str, ...]:
 
     These are the languages of the page.
     """
-    from elmore.checkpoint.packages import find_package
-
-    return ("en", "ko") if find_package("ko") else ("en",)
+    return ("en", "ko") if entry_points(group=MODELS, name="ko") else ("en",)
 
 
 def parse_names(values: Iterable[str], installed: Container[str] = ()) -> dict[str, str]:
