@@ -1,25 +1,27 @@
-"""Train an English model in two phases, fitted to a time limit, as `models/en-news` was trained.
+"""Train an English model with the sources and settings of `models/en-news`, in two phases.
 
 Phase 1 reads all sources at a constant learning rate. Phase 2 reads the sources that are close to
 news and to the validation text, while the learning rate decays to zero. A source with weight N is
 read N times per epoch.
 
-Run as: python experiments/english_model.py text/en -o OUT --size original --lr 3e-3 --minutes 23
+Run as: python experiments/english_model.py text/en -o OUT --size original --lr 3e-3
 
-`text/en` is the folder of docs/models.md. OUT/phase2 is the model. Text is encoded first, which
-the time limit does not include; `--encode-only` does nothing else. `--minutes` is the time of both
-phases together; loading the model between them is included.
+`text/en` is the folder of docs/models.md, and OUT/phase2 is the model. Text is encoded first, which
+the time limits do not include; `--encode-only` does nothing else. The same command resumes an
+interrupted run.
 """
 
 import argparse
-import time
 from pathlib import Path
+from typing import Any, Literal
 
 from elmore.pretrain.config import read_config
 from elmore.pretrain.finetune import finetune, read_finetune_config
 from elmore.pretrain.run import pretrain
 from elmore.progress import with_progress
 from elmore.text.corpus import TextConfig, encode_corpus
+
+Size = Literal["tiny", "small", "medium", "original"]
 
 WEIGHTS = {  # in phase 1 and in phase 2
     "wikinews": (3, 3),
@@ -36,7 +38,6 @@ WEIGHTS = {  # in phase 1 and in phase 2
     "au-pm-speeches": (1, 0),
     "books": (1, 0),
 }
-SECONDS_BETWEEN = 12  # to save and load the model
 
 
 def files_of(text: Path, phase: int) -> list[Path]:
@@ -50,41 +51,38 @@ def train(
     text: Path,
     output: Path,
     *,
-    size: str,
-    minutes: float,
-    share: float = 0.52,
+    size: Size,
+    minutes: tuple[float, float],
     settings: list[str],
     dropout: float,
-    cache: Path,
-    device: str = "auto",
+    **options: Any,
 ) -> None:
-    """Train both phases; the first takes `share` of the time."""
-    end = time.monotonic() + 60 * minutes
-    vocabulary = ["vocabulary.max_size=100003", f"bilm.dropout={dropout}"]
-    evaluations = ["run.evaluations=8", "training.schedule=constant"]
-    pretrain(
-        files_of(text, 1),
-        output / "phase1",
-        read_config(size=size, changes=[*settings, *vocabulary, *evaluations]),  # type: ignore[arg-type]
-        heldout=text / "heldout-wikinews.txt",
-        max_minutes=share * minutes,
-        cache=cache,
-        device=device,
-        report=print,
-    )
-    schedule = ["training.schedule=linear", "training.warmup=0.02"]
-    evaluations = ["run.evaluations=4", "run.patience=none"]
-    finetune(
-        output / "phase1",
-        files_of(text, 2),
-        output / "phase2",
-        read_finetune_config([*settings, *schedule, *evaluations]),
-        heldout=text / "heldout-wikinews.txt",
-        max_minutes=max(0.05, (end - time.monotonic() - SECONDS_BETWEEN) / 60),
-        cache=cache,
-        device=device,
-        report=print,
-    )
+    """Train both phases, or what is left of them, for the given minutes each."""
+    options |= {"heldout": text / "heldout-wikinews.txt", "report": print}
+    phase1, phase2 = output / "phase1", output / "phase2"
+    if not (phase1 / "config.json").exists():
+        changes = [
+            *settings,
+            f"bilm.dropout={dropout}",
+            "vocabulary.max_size=100003",
+            "training.schedule=constant",
+            "run.evaluations=8",
+        ]
+        config = read_config(size=size, changes=changes)
+        resume = phase1.exists()
+        files = files_of(text, 1)
+        pretrain(files, phase1, config, max_minutes=minutes[0], resume=resume, **options)
+    changes = [
+        *settings,
+        "training.schedule=linear",
+        "training.warmup=0.02",
+        "run.evaluations=4",
+        "run.patience=none",
+    ]
+    config = read_finetune_config(changes)
+    resume = phase2.exists()
+    files = files_of(text, 2)
+    finetune(phase1, files, phase2, config, max_minutes=minutes[1], resume=resume, **options)
 
 
 def main() -> None:
@@ -95,7 +93,9 @@ def main() -> None:
     parser.add_argument("text", type=Path, help="folder of the sources")
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder for both phases")
     parser.add_argument("--size", default="medium", choices=["tiny", "small", "medium", "original"])
-    parser.add_argument("--minutes", type=float, default=23.5, help="time of both phases")
+    parser.add_argument(
+        "--minutes", type=float, nargs=2, default=[17.4, 6.07], help="training time of each phase"
+    )
     parser.add_argument("--lr", type=float, default=4e-3, help="peak learning rate")
     parser.add_argument("--rows", type=int, default=2048, help="rows of a batch")
     parser.add_argument("--dropout", type=float, default=0.05)
@@ -104,20 +104,20 @@ def main() -> None:
     parser.add_argument("--encode-only", action="store_true", help="encode the text, do not train")
     args = parser.parse_args()
     for phase in (1, 2):
-        files = files_of(args.text, phase)
-        encode_corpus(files, args.cache, TextConfig(), progress=with_progress)
-    if not args.encode_only:
-        settings = {"optimizer": "muon", "lr": args.lr, "streams": args.rows, "epochs": 100}
-        train(
-            args.text,
-            args.output,
-            size=args.size,
-            minutes=args.minutes,
-            settings=[f"training.{name}={value}" for name, value in settings.items()],
-            dropout=args.dropout,
-            cache=args.cache,
-            device=args.device,
-        )
+        encode_corpus(files_of(args.text, phase), args.cache, TextConfig(), progress=with_progress)
+    if args.encode_only:
+        return
+    settings = {"optimizer": "muon", "lr": args.lr, "streams": args.rows, "epochs": 100}
+    train(
+        args.text,
+        args.output,
+        size=args.size,
+        minutes=(args.minutes[0], args.minutes[1]),
+        settings=[f"training.{name}={value}" for name, value in settings.items()],
+        dropout=args.dropout,
+        cache=args.cache,
+        device=args.device,
+    )
 
 
 if __name__ == "__main__":

@@ -82,8 +82,8 @@ def take(browser: Browser, address: str, panel: str, scheme: str, *, language: s
         " && [...document.querySelectorAll('.result')].every(area => area.children.length)"
     )
     picture = Image.open(BytesIO(page.screenshot(full_page=True)))
-    # 256 colors take a third of the space, and nobody sees the difference.
     suffix = "" if language == "en" else f"-{language}"
+    # A palette of 256 colors takes a third of the space.
     picture.quantize(256).save(FIGURES / f"serve-{panel}{suffix}.png", optimize=True)
     page.close()
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+
 import elmore
 from elmore.analysis.senses import embed_senses, read_senses
 from elmore.checkpoint.language_model import read_language_model
@@ -21,10 +23,11 @@ def test_contextual_layers_separate_homonyms_better_than_layer_0() -> None:
 
 
 def test_tokenizer_and_language_come_from_the_model() -> None:
+    """Oracle: the vectors of tokens that were split by hand."""
     elmo = elmore.load(FOLDER, device="cpu")
-    [vectors] = elmo.embed(["서울(Seoul)의 기온은 3.5도였다."])
     tokens = ["서울", "(", "Seoul", ")", "의", "기온은", "3.5도였다", "."]
-    assert vectors.shape == (3, len(tokens), 512)
+    text, words = elmo.embed(["서울(Seoul)의 기온은 3.5도였다.", tokens])
+    np.testing.assert_allclose(text, words, atol=1e-6)
 
 
 def test_perplexity_is_far_below_chance() -> None:
@@ -45,3 +48,5 @@ def test_hdf5_copy_has_the_same_weights(tmp_path: Path) -> None:
     elmo.save(tmp_path / "weights.hdf5")
     copy = elmore.load(tmp_path / "weights.hdf5", device="cpu")
     assert copy.weights_hash == elmo.weights_hash
+    sentence = [["배를", "탔다", "."]]
+    np.testing.assert_allclose(copy.embed(sentence)[0], elmo.embed(sentence)[0], atol=1e-6)

@@ -106,7 +106,10 @@ def test_elmo_mixes_layers_with_carried_state(release: Release, boundaries: bool
 @torch.no_grad()
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_state_is_converted_with_the_module(release: Release, requires_grad: bool) -> None:
-    """`double` stands for all of `to`, `cuda` and so on, which call the same method of PyTorch."""
+    """Oracle: the layers of a module that is not converted.
+
+    `double` stands for all of `to`, `cuda` and so on, which call the same method of PyTorch.
+    """
     elmo = Elmo(
         release.options_file, release.weights_file, requires_grad=requires_grad, dropout=0.0
     )

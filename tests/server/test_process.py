@@ -197,10 +197,13 @@ def test_the_korean_model_is_a_default_if_it_is_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Oracle: a distribution with the entry point of the package `models/ko`."""
-    assert default_models() == ("en",)
-    info = tmp_path / "elmore_ko-1.dist-info"
+    with monkeypatch.context() as without_packages:
+        without_packages.setattr("elmore.server.setup.entry_points", lambda **_: ())
+        assert default_models() == ("en",)
+    info, folder = tmp_path / "elmore_ko-1.dist-info", tmp_path / "elmore_ko"
     info.mkdir()
+    folder.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: elmore-ko\nVersion: 1\n")
     (info / "entry_points.txt").write_text("[elmore.models]\nko = elmore_ko\n")
     monkeypatch.syspath_prepend(tmp_path)
-    assert default_models() == ("en", "ko")
+    assert parse_names(default_models()) == {"en": "en", "ko": str(folder)}

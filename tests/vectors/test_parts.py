@@ -587,8 +587,8 @@ def test_error_of_a_synchronization_while_writing_is_raised(
 
     monkeypatch.setattr(parts, "synchronize", fail)
     with pytest.raises(OSError, match="Input/output error"):
-        write_vectors(tmp_path / "v.parquet", all_rows, FORM)
-    assert not (tmp_path / "v.parquet").exists()
+        write_vectors(tmp_path / "v.arrow", all_rows, FORM)
+    assert not (tmp_path / "v.arrow").exists()
 
 
 def test_batch_larger_than_the_queue_is_written(

@@ -164,8 +164,9 @@ class Elmo(BiLMRunner):
         return self
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Elmo":
+        super()._apply(fn, recurse)
         self._stateful_bilm.convert_state(fn)
-        return super()._apply(fn, recurse)
+        return self
 
     def get_output_dim(self) -> int:
         """Return the dimension of a representation."""

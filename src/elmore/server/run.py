@@ -69,7 +69,7 @@ def serve(
             proxy_headers=False,
             timeout_graceful_shutdown=math.ceil(2 * setup.limits.time_limit),
         )
-        gc.freeze()  # for the reason in `worker`
+        gc.freeze()  # full garbage collections would delay all requests
         on_ready(_address(listener))
         uvicorn.Server(config).run(sockets=[listener])
     except WorkerDiedError as error:
@@ -78,6 +78,7 @@ def serve(
     except KeyboardInterrupt:
         pass  # uvicorn raises the signal again once it has shut down
     finally:
+        gc.unfreeze()
         listener.close()
         for worker in pool:  # if another one could not be started, or the app failed
             worker.stop()

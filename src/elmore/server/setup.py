@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 from pathlib import Path, PurePath
 from typing import Literal
 
-from elmore.checkpoint.locate import MODELS
+from elmore.checkpoint.locate import MODELS, package_folders
 from elmore.errors import InputError
 from elmore.schema import at_least, check
 
@@ -105,11 +105,14 @@ class Setup:
 
 
 def default_models() -> tuple[str, ...]:
-    """Return the English model and, if it is installed, the Korean one.
+    """Return the English model and, if its package is installed, the Korean one.
 
     These are the languages of the page.
     """
-    return ("en", "ko") if entry_points(group=MODELS, name="ko") else ("en",)
+    installed = entry_points(group=MODELS, name="ko")
+    folders = [folder for point in installed for folder in package_folders(point.value)[0]]
+    # The folder, because a file called ko in the working directory takes precedence over the name.
+    return ("en", *(f"ko={folder}" for folder in folders[:1]))
 
 
 def parse_names(values: Iterable[str], installed: Container[str] = ()) -> dict[str, str]:
@@ -145,7 +148,8 @@ def choose_tasks(values: Iterable[str], models: Mapping[str, str]) -> dict[str, 
     installed = [task.name for task in installed_tasks()]
     if values := list(values):
         return parse_names(values, installed)
-    return {name: name for name in installed if name.partition("/")[0] in models.values()}
+    bilms = {*models, *models.values()}
+    return {name: name for name in installed if name.partition("/")[0] in bilms}
 
 
 def parse_corpora(values: Iterable[str], models: Mapping[str, str]) -> dict[str, str]:

@@ -101,8 +101,7 @@ def _work(connection: Connection, setup: Setup) -> None:
     except OSError as error:
         connection.send(describe_os_error(error))
         return
-    # Modules and models stay. Full garbage collections that visit them take 30 to 90 ms, during
-    # which no request is answered.
+    # Full garbage collections would visit all modules and models, and delay all requests.
     gc.freeze()
     connection.send(backend.describe())
     while True:

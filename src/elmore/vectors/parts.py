@@ -188,17 +188,18 @@ class _Run:
         saved = self._keep_intact(record["id"])
         number = 1 + int(self._parts()[-1].stem) if saved.rows else 0
         part = self.folder / f"{number:06}.arrow"
-        last = saved
+        last, suffix = saved, self._path.suffix
+        is_output = suffix == ".arrow" and not saved.rows
+        schema = self._schema(settings=settings)
         try:
-            with _BackgroundWriter(part, self._schema(settings=settings)) as writer:
+            with _BackgroundWriter(part, schema, is_output=is_output) as writer:
                 for batch, last in _batches(rows_after(saved), self._form):
                     writer.write(batch, {"run": record["id"], "saved": json.dumps(last)})
         except BaseException:
             if next(self._intact_batches(record["id"]), None) is None:
                 self.remove()
             raise
-        suffix = self._path.suffix
-        if suffix == ".arrow" and not saved.rows:
+        if is_output:
             synchronize(part)
             part.replace(self._path)
             synchronize(self._path.parent)
@@ -289,10 +290,12 @@ def _batches(
 class _BackgroundWriter:
     """Appends record batches to an Arrow file in threads, while more are computed.
 
-    The file is synchronized to disk from time to time, so that little is left to do at the end.
+    A file that is the output is synchronized to disk from time to time, so that little is left to
+    do at the end.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, *, is_output: bool = False) -> None:
+        self._is_output = is_output
         self._path = path
         self._file = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_file(self._file, schema)
@@ -321,9 +324,9 @@ class _BackgroundWriter:
             finally:
                 for threads in (self._thread, self._checksum_threads, self._sync_thread):
                     threads.shutdown()
-                if not self._damaged:
-                    self._writer.close()
-                self._file.close()
+                with self._file:
+                    if not self._damaged:
+                        self._writer.close()
 
     def write(self, batch: pa.RecordBatch, metadata: dict[str, str]) -> None:
         """Add a batch to the queue; wait while the queue is full. Its checksum is added to it."""
@@ -348,7 +351,12 @@ class _BackgroundWriter:
         self._damaged = True
         self._writer.write_batch(batch, {**metadata, "crc32": f"{crc32.result()}"})
         self._damaged = False
-        self._unsynchronized_bytes += batch.nbytes
+        if self._is_output:
+            self._start_synchronization(batch.nbytes)
+
+    def _start_synchronization(self, new_bytes: int) -> None:
+        """Synchronize the file in a thread if much is new and the last synchronization is done."""
+        self._unsynchronized_bytes += new_bytes
         if self._unsynchronized_bytes >= _SYNC_BYTES and self._synchronized.done():
             self._synchronized.result()  # raises if the disk failed
             self._synchronized = self._sync_thread.submit(synchronize, self._path)
