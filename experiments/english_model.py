@@ -6,8 +6,8 @@ read N times per epoch.
 
 Run as: python experiments/english_model.py text/en -o OUT --size original --lr 3e-3
 
-`text/en` is the folder of docs/models.md, and OUT/phase2 is the model. Text is encoded first, which
-the time limits do not include; `--encode-only` does nothing else. The same command resumes an
+`text/en` is the folder of docs/models.md, and OUT/phase2 is the model. The time limits do not
+include encoding the text; `--encode-only` does this in advance. The same command resumes an
 interrupted run.
 """
 
@@ -19,7 +19,7 @@ from elmore.pretrain.config import read_config
 from elmore.pretrain.finetune import finetune, read_finetune_config
 from elmore.pretrain.run import pretrain
 from elmore.progress import with_progress
-from elmore.text.corpus import TextConfig, encode_corpus
+from elmore.text.corpus import encode_corpus
 
 Size = Literal["tiny", "small", "medium", "original"]
 
@@ -103,9 +103,9 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--encode-only", action="store_true", help="encode the text, do not train")
     args = parser.parse_args()
-    for phase in (1, 2):
-        encode_corpus(files_of(args.text, phase), args.cache, TextConfig(), progress=with_progress)
     if args.encode_only:
+        for phase in (1, 2):
+            encode_corpus(files_of(args.text, phase), args.cache, progress=with_progress)
         return
     settings = {"optimizer": "muon", "lr": args.lr, "streams": args.rows, "epochs": 100}
     train(

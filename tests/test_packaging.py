@@ -1,9 +1,13 @@
-"""What is published: sizes, model packages and cards. Oracles: git, limits of package indexes."""
+"""What is published: sizes, model packages and cards.
+
+Oracles: git, limits of package indexes, the vectors and the hash of the original of a copy.
+"""
 
 import re
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import elmore
@@ -72,6 +76,16 @@ def test_model_package_is_loaded_by_the_name_of_its_folder(
     assert not list(package.folder.glob("*.py"))
     expected = elmore.load(folder, device="cpu")
     assert elmore.load(folder.name, device="cpu").weights_hash == expected.weights_hash
+
+
+@pytest.mark.parametrize("folder", MODEL_PACKAGES, ids=lambda folder: folder.name)
+def test_hdf5_copy_of_a_model_has_the_same_weights(folder: Path, tmp_path: Path) -> None:
+    elmo = elmore.load(folder, device="cpu")
+    elmo.save(tmp_path / "weights.hdf5")
+    copy = elmore.load(tmp_path / "weights.hdf5", device="cpu")
+    assert copy.weights_hash == elmo.weights_hash
+    sentence = [["One", "sentence", "."]]
+    np.testing.assert_allclose(copy.embed(sentence)[0], elmo.embed(sentence)[0], atol=1e-6)
 
 
 @pytest.mark.parametrize("folder", TASK_PACKAGES, ids=lambda folder: folder.name)

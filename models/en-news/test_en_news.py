@@ -1,4 +1,4 @@
-"""The package en-news. Oracles: labeled word senses, chance perplexity, the hash in HDF5."""
+"""The package en-news. Oracles: labeled word senses, chance perplexity."""
 
 from pathlib import Path
 
@@ -27,10 +27,3 @@ def test_perplexity_is_far_below_chance() -> None:
     assert len(vocabulary) == 100_003
     assert result.forward < 250
     assert result.backward < 250
-
-
-def test_hdf5_copy_has_the_same_weights(tmp_path: Path) -> None:
-    elmo = elmore.load(FOLDER, device="cpu")
-    elmo.save(tmp_path / "weights.hdf5")
-    copy = elmore.load(tmp_path / "weights.hdf5", device="cpu")
-    assert copy.weights_hash == elmo.weights_hash

@@ -1,4 +1,4 @@
-"""The package ko. Oracles: labeled homonyms, chance perplexity, the hash in HDF5."""
+"""The package ko. Oracles: labeled homonyms, chance perplexity."""
 
 from pathlib import Path
 
@@ -41,12 +41,3 @@ def test_perplexity_is_far_below_chance() -> None:
     assert len(vocabulary) == 150_003
     assert result.forward < 500
     assert result.backward < 500
-
-
-def test_hdf5_copy_has_the_same_weights(tmp_path: Path) -> None:
-    elmo = elmore.load(FOLDER, device="cpu")
-    elmo.save(tmp_path / "weights.hdf5")
-    copy = elmore.load(tmp_path / "weights.hdf5", device="cpu")
-    assert copy.weights_hash == elmo.weights_hash
-    sentence = [["배를", "탔다", "."]]
-    np.testing.assert_allclose(copy.embed(sentence)[0], elmo.embed(sentence)[0], atol=1e-6)

@@ -43,7 +43,7 @@ BATCH_SECONDS = 5.0
 """A batch is also complete after this time, which is about what a killed run loses."""
 QUEUE_BYTES = 2**28
 """Batches that wait for the disk."""
-_SYNC_BYTES = 2**28
+_SYNC_BYTES = 2**28  # new data of an output that are worth a synchronization
 _CHECKSUM_THREADS = 4  # one computes about 2 GB/s, less than a GPU produces
 _RUN = "run.json"
 

@@ -1,7 +1,7 @@
 // Two words in two sentences, layer by layer, and all pairs of words.
 
 import { post } from "./api.js";
-import { bars, choice, el, exampleRow, layerName, resultArea, wordPicker } from "./dom.js";
+import { bars, choice, el, exampleRow, examplesFor, layerName, resultArea, wordPicker } from "./dom.js";
 import { t } from "./strings.js";
 
 export const id = "context";
@@ -25,7 +25,7 @@ export function create({ model, save }) {
   let compared = null;
   const first = wordPicker({ label: t("first"), model: () => model().name, onchange: compare });
   const second = wordPicker({ label: t("second"), model: () => model().name, onchange: compare });
-  const examples = EXAMPLES[model().language] ?? EXAMPLES.en;
+  const examples = examplesFor(model(), EXAMPLES);
 
   async function use({ first: a, i, second: b, j, layer: wanted }) {
     layer = wanted ?? null;

@@ -139,6 +139,9 @@ export function wordPicker({ label, hint = t("pick"), onchange, model }) {
   };
 }
 
+/** The examples in the language of a model, or those in English. */
+export const examplesFor = ({ language }, examples) => examples[language] ?? examples.en;
+
 /** Buttons that fill in examples. */
 export function exampleRow(examples, use) {
   return el(

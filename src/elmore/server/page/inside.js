@@ -1,7 +1,7 @@
 // A word on its way through the model: bytes, character filters, layers.
 
 import { post } from "./api.js";
-import { el, exampleRow, layerName, resultArea, wordPicker } from "./dom.js";
+import { el, exampleRow, examplesFor, layerName, resultArea, wordPicker } from "./dom.js";
 import { t } from "./strings.js";
 
 export const id = "inside";
@@ -21,7 +21,7 @@ const EXAMPLES = {
 };
 
 export function create({ model, save }) {
-  const examples = EXAMPLES[model().language] ?? EXAMPLES.en;
+  const examples = examplesFor(model(), EXAMPLES);
   const result = resultArea();
   const picker = wordPicker({ label: t("sentence"), model: () => model().name, onchange: show });
 

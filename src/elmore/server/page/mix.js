@@ -1,14 +1,14 @@
 // Eq. (1) of the paper: sliders for w and gamma, and the neighbors of the mixed vector.
 
 import { post } from "./api.js";
-import { bars, debounce, el, exampleRow, newId, resultArea, wordPicker } from "./dom.js";
+import { bars, debounce, el, exampleRow, examplesFor, newId, resultArea, wordPicker } from "./dom.js";
 import { EXAMPLES, neighborList } from "./neighbors.js";
 import { t } from "./strings.js";
 
 export const id = "mix";
 
 export function create({ model, save }) {
-  const examples = EXAMPLES[model().language] ?? EXAMPLES.en;
+  const examples = examplesFor(model(), EXAMPLES);
   const count = model().layers;
   const result = resultArea();
   const shares = el("div", { class: "shares" });

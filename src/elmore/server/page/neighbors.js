@@ -1,7 +1,7 @@
 // The nearest words of a corpus, in context and without it, and a map of all occurrences.
 
 import { post } from "./api.js";
-import { el, exampleRow, highlighted, resultArea, svg, wordPicker } from "./dom.js";
+import { el, exampleRow, examplesFor, highlighted, resultArea, svg, wordPicker } from "./dom.js";
 import { t } from "./strings.js";
 
 export const id = "neighbors";
@@ -27,7 +27,7 @@ export const EXAMPLES = {
 };
 
 export function create({ model, save }) {
-  const examples = EXAMPLES[model().language] ?? EXAMPLES.en;
+  const examples = examplesFor(model(), EXAMPLES);
   const result = resultArea();
   const map = resultArea();
   const picker = wordPicker({ label: t("sentence"), model: () => model().name, onchange: search });
