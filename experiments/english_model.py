@@ -6,9 +6,9 @@ read N times per epoch.
 
 Run as: python experiments/english_model.py text/en -o OUT --size original --lr 3e-3
 
-`text/en` is the folder of docs/models.md, and OUT/phase2 is the model. The time limits do not
-include encoding the text; `--encode-only` does this in advance. The same command resumes an
-interrupted run.
+`text/en` is the folder built by the commands in docs/models.md. The trained model is written to
+OUT/phase2. The time limits exclude encoding the text; to encode it in advance, use `--encode-only`.
+The same command resumes an interrupted run.
 """
 
 import argparse
@@ -94,10 +94,10 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder for both phases")
     parser.add_argument("--size", default="medium", choices=["tiny", "small", "medium", "original"])
     parser.add_argument(
-        "--minutes", type=float, nargs=2, default=[17.4, 6.07], help="training time of each phase"
+        "--minutes", type=float, nargs=2, default=[17.4, 6.07], help="time of phase 1 and phase 2"
     )
     parser.add_argument("--lr", type=float, default=4e-3, help="peak learning rate")
-    parser.add_argument("--rows", type=int, default=2048, help="rows of a batch")
+    parser.add_argument("--rows", type=int, default=2048, help="batch size in rows")
     parser.add_argument("--dropout", type=float, default=0.05)
     parser.add_argument("--cache", type=Path, default=Path("cache"), help="folder of encoded text")
     parser.add_argument("--device", default="auto")

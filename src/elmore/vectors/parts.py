@@ -42,8 +42,8 @@ BATCH_BYTES = 2**24
 BATCH_SECONDS = 5.0
 """A batch is also complete after this time, which is about what a killed run loses."""
 QUEUE_BYTES = 2**28
-"""Batches that wait for the disk."""
-_SYNC_BYTES = 2**28  # new data of an output that are worth a synchronization
+"""Maximum size of the batches that wait to be written."""
+_SYNC_BYTES = 2**28  # an output is synchronized after this many new bytes
 _CHECKSUM_THREADS = 4  # one computes about 2 GB/s, less than a GPU produces
 _RUN = "run.json"
 
@@ -288,10 +288,10 @@ def _batches(
 
 
 class _BackgroundWriter:
-    """Appends record batches to an Arrow file in threads, while more are computed.
+    """Appends record batches to an Arrow file in background threads.
 
-    A file that is the output is synchronized to disk from time to time, so that little is left to
-    do at the end.
+    If the file is the output, it is synchronized to disk periodically, so that the last
+    synchronization is short.
     """
 
     def __init__(self, path: Path, schema: pa.Schema, *, is_output: bool = False) -> None:
@@ -329,7 +329,7 @@ class _BackgroundWriter:
                         self._writer.close()
 
     def write(self, batch: pa.RecordBatch, metadata: dict[str, str]) -> None:
-        """Add a batch to the queue; wait while the queue is full. Its checksum is added to it."""
+        """Queue a batch with its checksum in the metadata; wait while the queue is full."""
         with deferred_signals():
             while self._queue and (
                 self._queue[0][1].done() or self._queued_bytes + batch.nbytes > QUEUE_BYTES
@@ -347,7 +347,7 @@ class _BackgroundWriter:
 
     def _append(self, batch: pa.RecordBatch, crc32: Future[int], metadata: dict[str, str]) -> None:
         if self._damaged:
-            return  # behind half a batch nothing can be read
+            return  # batches after a partial one cannot be read
         self._damaged = True
         self._writer.write_batch(batch, {**metadata, "crc32": f"{crc32.result()}"})
         self._damaged = False
