@@ -1,6 +1,7 @@
 """Model directories. Oracles: the model before it was saved; the safetensors library."""
 
 import json
+import shutil
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from elmore.checkpoint.directory import (
     read_softmax,
     write_directory,
 )
+from elmore.checkpoint.language_model import read_language_model
 from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.text.characters import encode_sentences
@@ -185,6 +187,60 @@ def test_int8_softmax_is_restored_within_the_rounding_error(bilm: BiLM, tmp_path
     # The rounding error is at most half of the row's scale, which is largest / 127.
     assert torch.all((loaded.weight - softmax.weight).abs().amax(dim=1) <= largest / 253)
     assert torch.equal(loaded.bias, softmax.bias)
+
+
+@pytest.fixture
+def split_softmax(bilm: BiLM, tmp_path: Path) -> tuple[Path, Softmax]:
+    """An int8 model whose softmax has 10 rows in files of up to 4 rows."""
+    vocabulary = Vocabulary(["<S>", "</S>", "<UNK>", *"abcdefg"])
+    softmax = Softmax(dim=bilm.config.dim, vocab_size=10)
+    with torch.no_grad():
+        softmax.bias.copy_(torch.arange(10.0))
+    write_directory(
+        bilm,
+        tmp_path / "split",
+        vocabulary=vocabulary,
+        softmax=softmax,
+        dtype="int8",
+        max_file_bytes=4 * (bilm.config.dim + 8),  # int8 weights, a scale and a bias per row
+    )
+    return tmp_path / "split", softmax
+
+
+def test_split_softmax_is_restored(split_softmax: tuple[Path, Softmax], tmp_path: Path) -> None:
+    """Oracle: the same softmax in one file."""
+    folder, softmax = split_softmax
+    files = sorted(folder.glob("softmax*"))
+    expected = [f"softmax-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
+    assert [file.name for file in files] == expected
+    assert all(len(load_file(file)["weight"]) <= 4 for file in files)
+    model, vocabulary, *_ = read_language_model(folder)
+    write_directory(
+        model.bilm, tmp_path / "one", vocabulary=vocabulary, softmax=softmax, dtype="int8"
+    )
+    loaded = read_language_model(tmp_path / "one").model.softmax
+    assert torch.equal(model.softmax.weight, loaded.weight)
+    assert torch.equal(model.softmax.bias, softmax.bias)
+    hashes = [read_config(path)["softmax_hash"] for path in (folder, tmp_path / "one")]
+    assert hashes[0] == hashes[1]
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (Path.unlink, r"has shape \(7,.*its configuration requires \(10,"),
+        (lambda file: shutil.copy(str(file).replace("00002-of", "00003-of"), file), "is damaged"),
+        (lambda file: save_file({"bias": torch.ones(3, 2)}, file), "differs in type or shape"),
+    ],
+    ids=["missing", "wrong rows", "wrong shape"],
+)
+def test_damaged_split_softmax_is_rejected(
+    split_softmax: tuple[Path, Softmax], edit: Callable[[Path], object], message: str
+) -> None:
+    folder, _ = split_softmax
+    edit(folder / "softmax-00002-of-00003.safetensors")
+    with pytest.raises(InputError, match=message):
+        read_language_model(folder)
 
 
 @pytest.fixture

@@ -7,11 +7,13 @@ import signal
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import elmore
 from elmore.pretrain import loop
 from tests.cli.conftest import assert_rejected
+from tests.cpu import int8_problem
 
 SETTINGS = [
     "training.streams=2", "training.window=4", "training.negatives=8", "run.heldout=0.2",
@@ -157,3 +159,25 @@ def test_closed_output_does_not_end_the_training(run, text: Path, monkeypatch) -
     monkeypatch.setattr(sys, "stdout", Closed())
     run("pretrain", "a.txt", "-o", "base", "--size", "tiny", *COMMON)
     assert elmore.load("base", device="cpu").num_layers == 3
+
+
+def test_int8_model_with_split_softmax_works_like_the_original(run, text: Path) -> None:
+    """Oracle: the model before its conversion."""
+    run("pretrain", "a.txt", "-o", "base", "--size", "tiny", *COMMON)
+    options = ("--dtype", "int8", "--softmax-dtype", "int8", "--max-file-mb", "0.0002")
+    assert run("convert", "base", "-o", "int8", *options).code == 0
+    assert len(list(Path("int8").glob("softmax-*"))) > 1
+    assert run("info", "int8").code == 0
+    expected, result = (
+        json.loads(run("perplexity", name, "a.txt", "--json").out) for name in ("base", "int8")
+    )
+    assert result["average"] == pytest.approx(expected["average"], rel=0.01)
+    assert run("finetune", "int8", "a.txt", "-o", "tuned", *COMMON).code == 0
+    assert run("perplexity", "tuned", "a.txt").code == 0
+    elmo = elmore.load("int8", device="cpu")
+    elmo.save("saved", dtype="int8")
+    assert elmore.load("saved", device="cpu").weights_hash == elmo.weights_hash
+    vectors = elmo.embed(["He sat."])[0]
+    for precision in ("bf16", "int8") if int8_problem() is None else ("bf16",):
+        fast = elmore.load("int8", device="cpu", precision=precision)
+        np.testing.assert_allclose(fast.embed(["He sat."])[0], vectors, atol=0.05)

@@ -1,7 +1,8 @@
 """Checkpoint directories, elmore's own format: config.json and model.safetensors.
 
 A language model also has softmax.safetensors and vocab.txt; a word-input model has vocab.txt. Large
-weights may be split into several files: model-00001-of-00002.safetensors and so on.
+weights may be split into several files: model-00001-of-00002.safetensors and so on. Files of the
+biLM have different tensors; files of the softmax have different rows of the same tensors.
 
 Weights are stored as float32, float16 or int8. With int8, a matrix is stored as integers from -127
 to 127, and NAME_scale holds one float32 scale per row: row i of the weights is scale[i] * int8[i].
@@ -13,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,7 +48,9 @@ MODEL_TYPE = "elmo"
 
 Dtype = Literal["float32", "float16", "int8"]
 _SHARD, _SHARD_PATTERN = "model-{:05}-of-{:05}.safetensors", "model-?????-of-?????.safetensors"
-MODEL_FILES = (CONFIG, WEIGHTS, _SHARD_PATTERN, SOFTMAX, VOCABULARY)
+_SOFTMAX_SHARD = "softmax-{:05}-of-{:05}.safetensors"
+_SOFTMAX_SHARD_PATTERN = "softmax-?????-of-?????.safetensors"
+MODEL_FILES = (CONFIG, WEIGHTS, _SHARD_PATTERN, SOFTMAX, _SOFTMAX_SHARD_PATTERN, VOCABULARY)
 """Patterns of the names of all files of a model."""
 _MAX_TENSORS = 4000  # the largest configuration has fewer; reading time grows with the square
 _SCALE = "_scale"
@@ -101,8 +105,8 @@ def write_directory(
         dtype: Type of the weights in the file; float16 takes half the size of float32, int8 a
             quarter.
         softmax_dtype: Type of the softmax weights; `dtype` by default.
-        max_file_bytes: Split the weights into files of up to this size. A single tensor is never
-            split.
+        max_file_bytes: Split the weights into files of up to this size. The softmax is split by
+            rows; a single tensor of the biLM is never split.
     """
     refuse_existing(path / CONFIG, overwrite=False)
     config = {
@@ -120,7 +124,8 @@ def write_directory(
     if softmax is not None:
         state = compress(softmax.state_dict(), softmax_dtype or dtype)
         config["softmax_hash"] = hash_weights(decompress(state))
-        save_tensors(state, path / SOFTMAX)
+        for name, tensors in _row_shards(state, max_file_bytes):
+            save_tensors(tensors, path / name)
     if vocabulary is not None:
         config["vocabulary_hash"] = hash_words(vocabulary)
         with atomic_file(path / VOCABULARY) as temporary:
@@ -187,6 +192,23 @@ def _shards(
         yield WEIGHTS if len(shards) == 1 else _SHARD.format(i, len(shards)), shard
 
 
+def _row_shards(
+    state: dict[str, Tensor], max_bytes: int | None
+) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Yield the name and the tensors of each file of the softmax, with equally many rows."""
+    rows = len(next(iter(state.values())))
+    row_bytes = sum(tensor.nbytes for tensor in state.values()) / rows
+    max_rows = rows if max_bytes is None else max(1, int(max_bytes / row_bytes))
+    count = ceil(rows / max_rows)
+    if count == 1:
+        yield SOFTMAX, state
+        return
+    parts = {name: tensor.tensor_split(count) for name, tensor in state.items()}
+    for i in range(count):
+        shard = {name: part[i].contiguous() for name, part in parts.items()}
+        yield _SOFTMAX_SHARD.format(i + 1, count), shard
+
+
 def save_tensors(
     tensors: dict[str, Tensor], path: Path, metadata: Mapping[str, str] | None = None
 ) -> None:
@@ -208,11 +230,15 @@ def read_directory(path: Path) -> BiLM:
         InputError: If a file is missing or damaged, or the weights do not match config.json.
     """
     config = read_bilm_config(path)
-    files = [path / WEIGHTS]
-    if not files[0].exists():
-        files = sorted(path.glob(_SHARD_PATTERN)) or files
+    files = _files(path, WEIGHTS, _SHARD_PATTERN)
     weights_hash = read_config(path).get("weights_hash")
     return build(partial(BiLM, config), read_weights(files), str(path / WEIGHTS), weights_hash)
+
+
+def _files(path: Path, name: str, shard_pattern: str) -> list[Path]:
+    """Return the files with the weights, or the expected name if there are none."""
+    file = path / name
+    return [file] if file.exists() else sorted(path.glob(shard_pattern)) or [file]
 
 
 def read_bilm_config(path: Path) -> BiLMConfig:
@@ -237,16 +263,32 @@ def read_tokenization(path: Path) -> Tokenization | None:
     return text and from_mapping(Tokenization, text, f"{path / CONFIG}: text")
 
 
+def has_softmax(path: Path) -> bool:
+    """Return whether a checkpoint directory has a softmax."""
+    return _files(path, SOFTMAX, _SOFTMAX_SHARD_PATTERN)[0].is_file()
+
+
 def read_softmax(path: Path, vocab_size: int, dim: int) -> Softmax:
     """Load the softmax of a language model from its checkpoint directory."""
     new = partial(Softmax, dim=dim, vocab_size=vocab_size)
     expected_hash = read_config(path).get("softmax_hash")
-    return build(new, read_weights([path / SOFTMAX]), str(path / SOFTMAX), expected_hash)
+    weights = read_weights(_files(path, SOFTMAX, _SOFTMAX_SHARD_PATTERN))
+    return build(new, weights, str(path / SOFTMAX), expected_hash)
 
 
 def read_weights(files: Sequence[Path]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the weights in safetensors files one at a time, int8 matrices as float32."""
-    tensors = {name: read for file in files for name, read in _open_tensors(file)}
+    """Yield the weights in safetensors files one at a time, int8 matrices as float32.
+
+    A tensor that occurs in several files is the concatenation of its rows.
+    """
+    parts: dict[str, list[Callable[[], Tensor]]] = {}
+    for file in files:
+        for name, read in _open_tensors(file):
+            parts.setdefault(name, []).append(read)
+    tensors = {
+        name: reads[0] if len(reads) == 1 else partial(_concatenate, reads, f"{files[0]}: {name}")
+        for name, reads in parts.items()
+    }
     for name, read in tensors.items():
         if name + _SCALE in tensors:
             matrix, scale = read(), tensors[name + _SCALE]()
@@ -258,6 +300,13 @@ def read_weights(files: Sequence[Path]) -> Iterator[tuple[str, Tensor]]:
             yield name, matrix.float().mul_(scale[:, None])
         elif not _is_scale(name, tensors):
             yield name, read()
+
+
+def _concatenate(reads: Sequence[Callable[[], Tensor]], where: str) -> Tensor:
+    parts = [read() for read in reads]
+    if not parts[0].ndim or len({(part.dtype, part.shape[1:]) for part in parts}) > 1:
+        raise InputError(f"{where} differs in type or shape between files. Convert the model again")
+    return torch.cat(parts)
 
 
 def _open_tensors(path: Path) -> Iterator[tuple[str, Callable[[], Tensor]]]:

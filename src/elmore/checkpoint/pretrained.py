@@ -16,6 +16,7 @@ from elmore.checkpoint.directory import (
     CONFIG,
     SOFTMAX,
     VOCABULARY,
+    has_softmax,
     read_config,
     read_directory,
     read_softmax,
@@ -150,7 +151,7 @@ def read_pretrained(
         if vocab is not None and size is None:
             raise InputError(f"{vocab}: this model reads characters and needs no vocabulary")
         vocabulary, softmax = None, None
-        if with_softmax and (folder / SOFTMAX).is_file():
+        if with_softmax and has_softmax(folder):
             vocabulary = read_vocabulary(folder / VOCABULARY, vocabulary_hash)
             softmax = read_softmax(folder, len(vocabulary), bilm.config.dim)
         elif size is not None:
