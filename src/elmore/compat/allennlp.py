@@ -28,8 +28,10 @@ from elmore.compat.stateful import StatefulBiLM
 from elmore.device import find_device
 from elmore.errors import InputError
 from elmore.inference import new_engine
+from elmore.inference.layers import select_layers
 from elmore.inference.padded import PaddedRunner
 from elmore.mix import BiLMRunner, normalize_batch
+from elmore.schema import check, one_of
 from elmore.text.characters import encode_sentences, encode_words
 from elmore.text.sentences import BOS_WORD, EOS_WORD, check_sentence
 
@@ -348,6 +350,7 @@ class ElmoEmbedder:
         Raises:
             InputError: If a line is blank, or a sentence cannot be a key.
         """
+        check("output_format", output_format, one_of("all", "top", "average"))
         lines = [line.strip() for line in input_file]
         if "" in lines:
             raise InputError(f"line {lines.index('') + 1} is blank; expected one sentence per line")
@@ -360,22 +363,11 @@ class ElmoEmbedder:
         vectors = self.embed_sentences((line.split() for line in lines), batch_size)
         with atomic_file(Path(output_file_path)) as path, h5py.File(path, "w") as file:
             for key, layers in zip(keys, vectors, strict=True):
-                file[key] = _select(layers, output_format)
+                file[key] = select_layers(torch.from_numpy(layers), output_format).numpy()
             if not forget_sentences and not use_sentence_keys:
                 index = dict(zip(lines, keys, strict=True))
                 dtype = h5py.string_dtype("utf-8")
                 file.create_dataset("sentence_to_index", data=[json.dumps(index)], dtype=dtype)
-
-
-def _select(layers: np.ndarray, output_format: Literal["all", "top", "average"]) -> np.ndarray:
-    match output_format:
-        case "all":
-            return layers
-        case "top":
-            return layers[-1]
-        case "average":
-            return layers.mean(axis=0)
-    raise InputError(f"output_format must be all, top or average, got {output_format!r}")
 
 
 def _read(options: Path | str | None, weights: Path | str | None) -> BiLM:
