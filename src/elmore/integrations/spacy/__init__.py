@@ -23,8 +23,7 @@ from spacy.language import Language  # noqa: E402
 from elmore.integrations.spacy.hooks import set_hooks  # noqa: E402
 
 if TYPE_CHECKING:
-    from elmore.integrations.spacy.classifier import ElmoClassifier
-    from elmore.integrations.spacy.ner import ElmoNer
+    from elmore.integrations.spacy.tasks import ElmoClassifier, ElmoNer
     from elmore.integrations.spacy.vectors import ElmoVectors
 
 __all__ = ["new_classifier", "new_ner", "new_vectors", "set_hooks"]
@@ -103,7 +102,7 @@ def new_ner(
         device: See `elmore.tasks.load`.
         precision: See `elmore.tasks.load`.
     """
-    from elmore.integrations.spacy.ner import ElmoNer
+    from elmore.integrations.spacy.tasks import ElmoNer
 
     return ElmoNer(name, model=model, bilm=bilm, device=device, precision=precision)
 
@@ -132,6 +131,6 @@ def new_classifier(
         device: See `elmore.tasks.load`.
         precision: See `elmore.tasks.load`.
     """
-    from elmore.integrations.spacy.classifier import ElmoClassifier
+    from elmore.integrations.spacy.tasks import ElmoClassifier
 
     return ElmoClassifier(name, model=model, bilm=bilm, device=device, precision=precision)
