@@ -117,6 +117,19 @@ def lock(path: Path) -> Iterator[None]:
         ) from None
 
 
+def is_locked(path: Path) -> bool:
+    """Return whether a process has locked `path`; see `lock`."""
+    path = path.resolve()
+    file = path.parent / f".{path.name}.lock"
+    if not file.exists():  # `FileLock` would create it
+        return False
+    try:
+        with FileLock(file, timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path, which is renamed to `path` if the block succeeds."""

@@ -1,10 +1,12 @@
 """Scheduler. Oracle: a trainer that logs its epochs, processes and times, without training."""
 
 import json
+import subprocess
 import sys
 import textwrap
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,7 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "_POLL", 0.01)
     monkeypatch.setattr(schedule, "_RESERVED", 0.5)
     monkeypatch.setattr(schedule, "_GRACE", 2.0)
+    monkeypatch.setattr(schedule, "_DELAY", 0.2)
 
 
 class Log:
@@ -86,20 +89,76 @@ def test_jobs_run_side_by_side(log: Log, tmp_path: Path) -> None:
     assert max(starts["a"], starts["b"]) < min(starts["c"], starts["d"])
 
 
-@pytest.mark.parametrize(("code", "attempts"), [(1, 2), (2, 1)])
-def test_failed_job_does_not_stop_the_others(
-    log: Log, tmp_path: Path, code: int, attempts: int
-) -> None:
-    """Exit code 2 stands for invalid input, which a second attempt would not change."""
+@pytest.mark.parametrize("code", [1, 2])
+def test_failed_job_does_not_stop_the_others(log: Log, tmp_path: Path, code: int) -> None:
+    """The exit code is 2 for invalid input and also if the GPU has not enough memory."""
     messages: list[str] = []
     broken = f"print('epoch 1', 'elmore: no memory', '', sep=chr(10)); raise SystemExit({code})"
     jobs = [log.job("bad", code=broken), log.job("good")]
     problems = run_jobs(jobs, tmp_path, at_once=2, show=messages.append)
     assert problems == {"bad": f"failed: no memory (exit code {code})"}
     assert list(log.epochs) == ["good"]
-    assert messages.count(f"bad: failed: no memory (exit code {code})") == attempts
+    assert messages.count(f"bad: failed: no memory (exit code {code})") == 2
     assert (tmp_path / "bad.log").exists()
     assert not (tmp_path / "good.log").exists()
+
+
+def test_second_attempt_waits_for_memory(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: a job that fails while another one is running."""
+    monkeypatch.setattr(schedule, "_DELAY", 60.0)
+    other = tmp_path / "other"
+    check = f"if not Path({str(other / 'task.json')!r}).exists(): sys.exit('out of memory')"
+    code = TRAINER.replace("stop = []", f"stop = []\n{check}")
+    jobs = [log.job("other", epochs=20), log.job("large", code=code)]
+    start = time.monotonic()
+    assert run_jobs(jobs, tmp_path, at_once=2) == {}
+    assert time.monotonic() - start < 30
+    assert list(log.epochs) == ["other", "large"]
+
+
+def test_error_after_training_does_not_stop_the_others(log: Log, tmp_path: Path) -> None:
+    def finish(folder: Path, seconds: float) -> str:
+        raise error
+
+    for error, started in ((InputError("no metrics"), 2), (OSError(28, "disk full"), 1)):
+        folder = tmp_path / type(error).__name__
+        bad = replace(log.job("bad", epochs=1), finish=finish)
+        problems = run_jobs([bad, log.job("good")], folder, at_once=2)
+        assert problems == {"bad": f"failed: {error}"}
+        assert log.epochs.pop("good")
+        before = (folder / "bad" / "metrics.jsonl").stat().st_mtime_ns
+        assert run_jobs([log.job("bad", epochs=1)], folder, at_once=1) == {}
+        is_same = (folder / "bad" / "metrics.jsonl").stat().st_mtime_ns == before
+        assert is_same == (started == 1)
+
+
+def test_job_that_finished_after_a_killed_call_is_not_repeated(log: Log, tmp_path: Path) -> None:
+    """Oracle: a job in the background that holds the lock of its folder."""
+    job = replace(log.job("a", epochs=3), identity="settings")
+    (tmp_path / "a.json").write_text("settings")
+    background = textwrap.dedent("""
+        import sys
+        from pathlib import Path
+        from elmore.atomic import lock
+
+        with lock(Path(sys.argv[1])):
+            exec(sys.argv.pop(1 + 3))
+    """)
+    command = [sys.executable, "-c", background, tmp_path / "a", "3", "start", TRAINER]
+    process = subprocess.Popen(list(map(str, command)))
+    wait_for((tmp_path / "a" / "metrics.jsonl").exists)
+    messages: list[str] = []
+    assert run_jobs([job], tmp_path, at_once=1, show=messages.append) == {}
+    assert process.wait() == 0
+    assert messages == [
+        "a: still runs since an earlier call; waiting for it",
+        "a: finished in 0 s",
+    ]
+    assert {epoch["pid"] for epoch in log.epochs["a"]} == {process.pid}
+    assert run_jobs([replace(job, identity="other settings")], tmp_path, at_once=1) == {}
+    assert process.pid not in {epoch["pid"] for epoch in log.epochs["a"]}
 
 
 def test_killed_job_resumes_from_its_checkpoint(log: Log, tmp_path: Path) -> None:

@@ -59,6 +59,12 @@ class Records:
         changed = any(conditions.get(name) != now[name] for name in _IDENTITY)
         return None if changed or not has_scores else record
 
+    def identity(self, run: TrainingRun) -> str:
+        """Return what the record of a run depends on, as JSON."""
+        conditions = self._conditions(run)
+        identity = {name: conditions[name] for name in _IDENTITY}
+        return json.dumps({**identity, "test": run.test, "disturbed": run.disturbed})
+
     def write(self, run: TrainingRun, folder: Path, seconds: float) -> dict[str, Any]:
         """Write and return the record of a run that has finished in this folder."""
         metrics = read_json(folder / "metrics.json", "the metrics of a run")

@@ -2,17 +2,19 @@
 
 FOLDER/NAME/       an unfinished run, as `elmore train` writes it; its checkpoints resume it
 FOLDER/NAME.log    the output of its process
+FOLDER/NAME.json   what the run depends on: settings, data and model
 """
 
 import json
 import subprocess
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from elmore.atomic import is_locked, write_text
 from elmore.errors import InputError
 
 Show = Callable[[str], None]
@@ -23,9 +25,11 @@ _RESERVED = 60.0
 _GRACE = 20.0
 """Seconds that runs get to complete their epoch when the user interrupts them."""
 
+_DELAY = 60.0
+"""Seconds until a failed run is tried again: other runs may have freed memory by then."""
+
 _POLL = 0.1  # seconds
 _ATTEMPTS = 2
-_INVALID_INPUT = 2  # exit code of the command line
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,6 +48,10 @@ class Job:
     finish: Callable[[Path, float], str]
     """Called with the folder of the finished run and its duration in seconds; returns a message."""
 
+    identity: str = ""
+    """What the run depends on, as JSON. A run that has finished after an earlier call was killed
+    counts if this has not changed since."""
+
 
 def run_jobs(
     jobs: Sequence[Job],
@@ -56,8 +64,11 @@ def run_jobs(
 ) -> dict[str, str]:
     """Run jobs in their order, and return the reasons why some have not finished.
 
-    A job that fails gets a second attempt, unless its input is invalid: it resumes from its
-    checkpoints or, if that is what has failed, starts from the beginning.
+    A job that fails gets a second attempt a minute later: it resumes from its checkpoints or, if
+    that is what has failed, starts from the beginning.
+
+    Jobs of a call that was killed continue in the background. A job that still runs is waited for,
+    and one that has finished in the meantime is not repeated.
 
     With a time limit, a job that is not expected to finish in time is left for a later call, unless
     it would not fit into a call of this length either. Jobs that are stopped, by the limit or
@@ -73,8 +84,9 @@ def run_jobs(
     """
     start = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
-    waiting, running = deque(jobs), list[_Process]()
+    waiting, running = list(jobs), list[_Process]()
     attempts, problems = Counter[str](), dict[str, str]()
+    not_before: dict[str, float] = {}
     cannot_resume: set[str] = set()
 
     def fail(job: Job, reason: str) -> None:
@@ -83,43 +95,80 @@ def run_jobs(
         if with_same_reason == [job.name]:  # a damaged file fails all runs that read it
             show(f"{job.name}: {problems[job.name]}")
 
+    def finish(job: Job, seconds: float) -> None:
+        problems.pop(job.name, None)
+        try:
+            show(f"{job.name}: {job.finish(folder / job.name, seconds)}")
+        except InputError as error:  # the next call repeats the run
+            fail(job, str(error))
+        except OSError as error:  # a full disk, for example; the next call calls `finish` again
+            fail(job, str(error))
+            return
+        for path in (_log(folder, job), _identity(folder, job)):
+            path.unlink(missing_ok=True)
+
+    def postpone(job: Job) -> None:
+        not_before[job.name] = time.monotonic() + _DELAY
+        waiting.append(job)
+
+    def is_ready(job: Job) -> bool:
+        others_may_free_memory = running or not attempts[job.name]
+        return not others_may_free_memory or time.monotonic() >= not_before.get(job.name, 0)
+
+    def start_next() -> bool:
+        """Start the first job that need not wait; return whether another one may be started."""
+        job = next(filter(is_ready, waiting), None)
+        if job is None:
+            return False
+        waiting.remove(job)
+        path, left = folder / job.name, remaining()
+        if is_locked(path):
+            if job.name not in not_before:
+                show(f"{job.name}: still runs since an earlier call; waiting for it")
+            postpone(job)
+            return False
+        if _has_finished(folder, job):
+            finish(job, _seconds_so_far(path))
+        elif left is not None and not _fits(job, path, left, minutes or 0):
+            problems[job.name] = "not finished: too little time left"
+        else:
+            resume = job.name not in cannot_resume and _is_resumable(path)
+            attempts[job.name] += 1
+            try:
+                running.append(_Process(job, folder, environment, resume=resume))
+            except (InputError, OSError) as error:  # of its data
+                fail(job, str(error))
+        return True
+
     def remaining() -> float | None:
         return minutes and minutes - (time.monotonic() - start + _RESERVED) / 60
 
     try:
         while waiting or running:
-            while waiting and len(running) < at_once:
-                job, left = waiting.popleft(), remaining()
-                if left is not None and not _fits(job, folder / job.name, left, minutes or 0):
-                    problems[job.name] = "not finished: too little time left"
-                    continue
-                resume = job.name not in cannot_resume and _is_resumable(folder / job.name)
-                try:
-                    running.append(_Process(job, folder, environment, resume=resume))
-                    attempts[job.name] += 1
-                except (InputError, OSError) as error:  # of its data
-                    fail(job, str(error))
+            while len(running) < at_once and start_next():
+                pass
             time.sleep(_POLL)
             left = remaining()
             time_is_up = left is not None and left <= 0
             if time_is_up:
                 _stop(running, _RESERVED)
+                for job in waiting:
+                    problems[job.name] = "not finished: too little time left"
+                waiting.clear()
             for process in [process for process in running if process.ended]:
                 running.remove(process)
-                name = process.job.name
+                job = process.job
                 if not process.failed:
-                    problems.pop(name, None)
-                    show(f"{name}: {process.job.finish(process.folder, process.seconds)}")
-                    process.log.unlink()
+                    finish(job, process.seconds)
                 elif time_is_up:
-                    problems[name] = "not finished: stopped by the time limit"
-                    show(f"{name}: stopped by the time limit; the next call resumes it")
+                    problems[job.name] = "not finished: stopped by the time limit"
+                    show(f"{job.name}: stopped by the time limit; the next call resumes it")
                 else:
-                    fail(process.job, process.last_line())
+                    fail(job, process.last_line())
                     if process.resumed:
-                        cannot_resume.add(name)
-                    if attempts[name] < _ATTEMPTS and process.is_worth_a_retry:
-                        waiting.append(process.job)
+                        cannot_resume.add(job.name)
+                    if attempts[job.name] < _ATTEMPTS:
+                        postpone(job)
     finally:
         _stop(running, _GRACE)
     return problems
@@ -132,8 +181,9 @@ class _Process:
         self, job: Job, folder: Path, environment: Mapping[str, str] | None, *, resume: bool
     ) -> None:
         self.job, self.folder, self.resumed = job, folder / job.name, resume
-        self.log = folder / f"{job.name}.log"
+        self.log = _log(folder, job)
         command = job.command(self.folder, resume)
+        write_text(_identity(folder, job), job.identity)
         self._start = time.monotonic() - (_seconds_so_far(self.folder) if resume else 0)
         with self.log.open("wb") as log:
             # A session of its own: Ctrl-C reaches this process only, which then stops the jobs.
@@ -148,10 +198,6 @@ class _Process:
     @property
     def failed(self) -> bool:
         return self._process.returncode != 0
-
-    @property
-    def is_worth_a_retry(self) -> bool:
-        return self.resumed or self._process.returncode != _INVALID_INPUT
 
     @property
     def seconds(self) -> float:
@@ -207,6 +253,21 @@ def _seconds_so_far(folder: Path) -> float:
         return float(sum(epoch["seconds"] + epoch["dev_seconds"] for epoch in epochs))
     except (OSError, ValueError, KeyError, TypeError):
         return 0.0
+
+
+def _log(folder: Path, job: Job) -> Path:
+    return folder / f"{job.name}.log"
+
+
+def _identity(folder: Path, job: Job) -> Path:
+    return folder / f"{job.name}.json"
+
+
+def _has_finished(folder: Path, job: Job) -> bool:
+    """Return whether a run with the same settings, data and model has finished."""
+    path = _identity(folder, job)
+    is_same = path.exists() and path.read_text(encoding="utf-8") == job.identity
+    return is_same and (folder / job.name / "task.json").exists()
 
 
 def _is_resumable(folder: Path) -> bool:

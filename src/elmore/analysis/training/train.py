@@ -160,6 +160,7 @@ def _train(
                     plan, run, prepare(run), folder, resources, resume=resume
                 ),
                 finish=lambda folder, seconds: finish(run, folder, seconds),
+                identity=records.identity(run),
             )
 
         problems = run_jobs(
