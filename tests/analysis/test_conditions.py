@@ -1,5 +1,6 @@
 """Conditions of a measurement. Oracle: git, asked by the test."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -48,3 +49,27 @@ def test_commit_is_that_of_the_repository_with_the_source(
 def test_without_git_the_commit_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert source_commit() is None
+
+
+def test_commit_of_an_installation_is_the_one_that_pip_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = tmp_path / "elmore-0.1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.4\nName: elmore\nVersion: 0.1.0\n")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert source_commit() is None
+
+    # The example of https://packaging.python.org/en/latest/specifications/direct-url
+    origin = {
+        "url": "https://github.com/pypa/pip.git",
+        "vcs_info": {
+            "vcs": "git",
+            "requested_revision": "1.3.1",
+            "commit_id": "7921be1537eac1e97bc40179a57f0349c2aee67d",
+        },
+    }
+    (metadata / "direct_url.json").write_text(json.dumps(origin))
+    source_commit.cache_clear()
+    assert source_commit() == "7921be1537eac1e97bc40179a57f0349c2aee67d"

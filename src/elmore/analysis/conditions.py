@@ -1,8 +1,10 @@
 """The conditions of a measurement: what was measured, with what, on which data."""
 
+import json
 import shutil
 import subprocess
 from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +51,15 @@ def changed_conditions(before: dict[str, Any], now: dict[str, Any]) -> list[str]
 
 @cache  # the source may change while a long evaluation runs, but not the code in memory
 def source_commit() -> str | None:
-    """Return the git commit of elmore's source, with `-dirty` after changes; None if unknown."""
+    """Return the git commit of elmore's source; None if unknown.
+
+    In a git repository, `-dirty` is added after changes. A package that pip has installed from a
+    repository, by `pip install git+URL`, has the commit in its metadata.
+    """
+    return _commit_of_repository() or _commit_of_installation()
+
+
+def _commit_of_repository() -> str | None:
     git, source = shutil.which("git"), Path(elmore.__file__)
     if git is None:
         return None
@@ -64,3 +74,12 @@ def source_commit() -> str | None:
         if result.returncode:
             return None
     return result.stdout.strip()
+
+
+def _commit_of_installation() -> str | None:
+    """Return the commit that pip recorded; see PEP 610."""
+    try:
+        origin = distribution("elmore").read_text("direct_url.json")
+    except PackageNotFoundError:
+        return None
+    return json.loads(origin or "{}").get("vcs_info", {}).get("commit_id")

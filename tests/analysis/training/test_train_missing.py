@@ -123,14 +123,22 @@ def test_shares_and_quick_samples_are_trained_on(data: Path) -> None:
     assert len(text.splitlines()) == 1 + 6  # 0.3 of twenty, which are fewer than a quick sample
 
 
-def test_unfinished_runs_come_first_then_the_first_seed_then_long_runs(data: Path) -> None:
+@pytest.mark.parametrize(
+    ("minutes", "order"),
+    [
+        (None, ["conll2003-baseline-0", "conll2003-baseline-1", "sick-baseline-0"]),
+        (60.0, ["conll2003-baseline-0", "sick-baseline-0", "conll2003-baseline-1"]),
+    ],
+)
+def test_unfinished_runs_come_first_then_long_runs(
+    data: Path, minutes: float | None, order: list[str]
+) -> None:
     plan, out = replace(TINY, seeds=2), data.parent / "out"
     (out / "unfinished" / "sick-baseline-1").mkdir(parents=True)
     runs = [run for name in ("sick", "conll2003") for run in plan.runs(name, None)]
-    train(data, *runs, plan=plan, resources=replace(CPU, jobs=1))
-    assert (out / "started.txt").read_text().split() == [
-        "sick-baseline-1", "conll2003-baseline-0", "sick-baseline-0", "conll2003-baseline-1",
-    ]  # fmt: skip
+    train(data, *runs, plan=plan, resources=replace(CPU, jobs=1, minutes=minutes))
+    # With a time limit, all first seeds come before the second.
+    assert (out / "started.txt").read_text().split() == ["sick-baseline-1", *order]
 
 
 def test_epoch_without_a_line_in_the_metrics_is_reported(

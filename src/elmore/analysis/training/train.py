@@ -140,9 +140,13 @@ def _train(
             shutil.rmtree(folder)
         return _summarize(new[run.name])
 
-    def priority(run: TrainingRun) -> tuple[bool, int, float]:
-        """Resume runs first; then complete everything with one seed, long runs first."""
-        return not (unfinished / run.name).exists(), run.seed, -expected[run.name]
+    def priority(run: TrainingRun) -> tuple[bool, int, float, int]:
+        """Resume runs first; then start long runs first, which takes the least time in total.
+
+        With a time limit, complete everything with one seed before.
+        """
+        seed = run.seed if resources.minutes else 0
+        return not (unfinished / run.name).exists(), seed, -expected[run.name], run.seed
 
     on_gpu = resources.device != "cpu" and torch.cuda.is_available()
     at_once = min(resources.jobs or (_JOBS_ON_GPU if on_gpu else 1), len(runs))
