@@ -103,6 +103,12 @@ def test_failed_job_does_not_stop_the_others(log: Log, tmp_path: Path, code: int
     assert not (tmp_path / "good.log").exists()
 
 
+def test_killed_job_is_reported_with_the_signal(log: Log, tmp_path: Path) -> None:
+    killed = "import os, signal; print('epoch 1', flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    problems = run_jobs([log.job("killed", code=killed)], tmp_path, at_once=1)
+    assert problems == {"killed": "failed: killed by SIGKILL"}
+
+
 def test_second_attempt_waits_for_memory(
     log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

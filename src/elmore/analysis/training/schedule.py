@@ -6,6 +6,7 @@ FOLDER/NAME.json   what the run depends on: settings, data and model
 """
 
 import json
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -164,7 +165,7 @@ def run_jobs(
                     problems[job.name] = "not finished: stopped by the time limit"
                     show(f"{job.name}: stopped by the time limit; the next call resumes it")
                 else:
-                    fail(job, process.last_line())
+                    fail(job, process.reason())
                     if process.resumed:
                         cannot_resume.add(job.name)
                     if attempts[job.name] < _ATTEMPTS:
@@ -204,11 +205,14 @@ class _Process:
         """Duration, including the epochs of earlier calls."""
         return time.monotonic() - self._start
 
-    def last_line(self) -> str:
-        """Return the last line of the output."""
+    def reason(self) -> str:
+        """Return the last line of the output, which says why the process failed."""
+        code = self._process.returncode
+        if code < 0:  # the output does not say it; the kernel kills processes if memory is full
+            return f"killed by {signal.Signals(-code).name}"
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         text = next((line.strip() for line in reversed(lines) if line.strip()), "no output")
-        return f"{text.removeprefix('elmore: '):.300} (exit code {self._process.returncode})"
+        return f"{text.removeprefix('elmore: '):.300} (exit code {code})"
 
     def ask_to_stop(self) -> None:
         self._process.terminate()
