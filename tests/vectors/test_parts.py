@@ -1,8 +1,6 @@
 """Resumable writing of vectors. Oracle: pyarrow, h5py and NumPy, which read back all rows."""
 
-import errno
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -573,22 +571,6 @@ def test_queue_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert sum(accepted_while_blocked) == parts.QUEUE_BYTES
     assert len(accepted) == 24
     assert pa.ipc.open_file(tmp_path / "v.arrow").read_all().num_rows == 23 * 5 + 100
-
-
-def test_error_of_a_synchronization_while_writing_is_raised(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Oracle: the error that `fsync` raises for a failing disk, which must not pass unnoticed."""
-    monkeypatch.setattr(parts, "_SYNC_BYTES", 1)
-    monkeypatch.setattr(parts, "BATCH_BYTES", 1)
-
-    def fail(path: Path) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-
-    monkeypatch.setattr(parts, "synchronize", fail)
-    with pytest.raises(OSError, match="Input/output error"):
-        write_vectors(tmp_path / "v.arrow", all_rows, FORM)
-    assert not (tmp_path / "v.arrow").exists()
 
 
 def test_batch_larger_than_the_queue_is_written(

@@ -21,14 +21,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from elmore.atomic import (
-    atomic_file,
-    lock,
-    naming,
-    refuse_existing,
-    remove_leftovers_in,
-    synchronize,
-)
+from elmore.atomic import atomic_file, lock, naming, refuse_existing, remove_leftovers_in
 from elmore.errors import InputError
 from elmore.progress import Progress, track
 from elmore.schema import check_unchanged, read_json, write_json
@@ -43,7 +36,6 @@ BATCH_SECONDS = 5.0
 """A batch is also complete after this time, which is about what a killed run loses."""
 QUEUE_BYTES = 2**28
 """Maximum size of the batches that wait to be written."""
-_SYNC_BYTES = 2**28  # an output is synchronized after this many new bytes
 _CHECKSUM_THREADS = 4  # one computes about 2 GB/s, less than a GPU produces
 _RUN = "run.json"
 
@@ -189,20 +181,19 @@ class _Run:
         number = 1 + int(self._parts()[-1].stem) if saved.rows else 0
         part = self.folder / f"{number:06}.arrow"
         last, suffix = saved, self._path.suffix
-        is_output = suffix == ".arrow" and not saved.rows
         schema = self._schema(settings=settings)
         try:
-            with _BackgroundWriter(part, schema, is_output=is_output) as writer:
+            with _BackgroundWriter(part, schema) as writer:
                 for batch, last in _batches(rows_after(saved), self._form):
                     writer.write(batch, {"run": record["id"], "saved": json.dumps(last)})
         except BaseException:
             if next(self._intact_batches(record["id"]), None) is None:
                 self.remove()
             raise
-        if is_output:
-            synchronize(part)
+        if suffix == ".arrow" and not saved.rows:
+            # Not synchronized to disk, unlike converted outputs: it would take as long as the rest
+            # of a run on a GPU, and readers detect what a power failure damages.
             part.replace(self._path)
-            synchronize(self._path.parent)
             return last.rows
         parts = self._read(record["id"], last.rows)
         batches = track(parts, f"batches converted to {suffix}", progress)
@@ -288,22 +279,14 @@ def _batches(
 
 
 class _BackgroundWriter:
-    """Appends record batches to an Arrow file in background threads.
+    """Appends record batches to an Arrow file in background threads."""
 
-    If the file is the output, it is synchronized to disk periodically, so that the last
-    synchronization is short.
-    """
-
-    def __init__(self, path: Path, schema: pa.Schema, *, is_output: bool = False) -> None:
-        self._is_output = is_output
-        self._path = path
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._file = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_file(self._file, schema)
-        self._thread, self._sync_thread = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
-        self._checksum_threads = ThreadPoolExecutor(_CHECKSUM_THREADS)
+        self._thread, self._checksum_threads = map(ThreadPoolExecutor, (1, _CHECKSUM_THREADS))
         self._queue: deque[tuple[int, Future[None]]] = deque()
-        self._queued_bytes = self._unsynchronized_bytes = 0
-        self._synchronized = self._sync_thread.submit(lambda: None)
+        self._queued_bytes = 0
         self._damaged = False
 
     def __enter__(self) -> "_BackgroundWriter":
@@ -320,9 +303,8 @@ class _BackgroundWriter:
             try:
                 while self._queue:
                     self._wait()
-                self._synchronized.result()
             finally:
-                for threads in (self._thread, self._checksum_threads, self._sync_thread):
+                for threads in (self._thread, self._checksum_threads):
                     threads.shutdown()
                 with self._file:
                     if not self._damaged:
@@ -351,13 +333,3 @@ class _BackgroundWriter:
         self._damaged = True
         self._writer.write_batch(batch, {**metadata, "crc32": f"{crc32.result()}"})
         self._damaged = False
-        if self._is_output:
-            self._start_synchronization(batch.nbytes)
-
-    def _start_synchronization(self, new_bytes: int) -> None:
-        """Synchronize the file in a thread if much is new and the last synchronization is done."""
-        self._unsynchronized_bytes += new_bytes
-        if self._unsynchronized_bytes >= _SYNC_BYTES and self._synchronized.done():
-            self._synchronized.result()  # raises if the disk failed
-            self._synchronized = self._sync_thread.submit(synchronize, self._path)
-            self._unsynchronized_bytes = 0

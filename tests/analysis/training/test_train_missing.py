@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -153,6 +154,19 @@ def test_epoch_without_a_line_in_the_metrics_is_reported(
     assert re.search(r"metrics\.jsonl lacks an epoch; .* \(2\)", problems["sick-baseline-0"])
     monkeypatch.setattr(module, "train_command", fake_command)
     assert train(data, *ONE_SEED.runs("sick", None)).records.keys() == {"sick-baseline-0"}
+
+
+def test_settings_of_the_user_come_before_those_of_runs(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = "os.environ['PYTORCH_CUDA_ALLOC_CONF'], os.environ['OMP_NUM_THREADS']"
+    code = f"import os, sys; print({values}); sys.exit(1)"
+    command = [sys.executable, "-S", "-c", code]
+    monkeypatch.setattr(module, "train_command", lambda *_, **__: command)
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF", raising=False)
+    problems = train(data, *ONE_SEED.runs("sick", None)).problems
+    assert problems["sick-baseline-0"].startswith("failed: expandable_segments:True 7 ")
 
 
 def test_weights_are_kept_on_request(data: Path) -> None:
