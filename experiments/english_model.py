@@ -1,88 +1,39 @@
-"""Train an English model with the sources and settings of `models/en-news`, in two phases.
+r"""Train an English model in one phase, with the learning rate decaying linearly to zero.
 
-Phase 1 reads all sources at a constant learning rate. Phase 2 reads the sources that are close to
-news and to the validation text, while the learning rate decays to zero. A source with weight N is
-read N times per epoch.
+Each source is read as often per epoch as `WEIGHTS` says: news, and the sources of the validation
+text, more often than the rest. `models/en-large` was trained in this way, without the last two
+sources:
 
-Run as: python experiments/english_model.py text/en -o OUT --size original --lr 3e-3
+    python experiments/english_model.py text/en -o en-large --size original --lr 3e-3 \
+        --without current-events human-rights
 
-`text/en` is the folder built by the commands in docs/models.md. The trained model is written to
-OUT/phase2. The time limits exclude encoding the text; to encode it in advance, use `--encode-only`.
-The same command resumes an interrupted run.
+`text/en` is the folder built by the commands in docs/models.md. The time limit excludes encoding
+the text; to encode it in advance, use `--encode-only`. The same command resumes an interrupted run.
 """
 
 import argparse
 from pathlib import Path
-from typing import Any, Literal
 
 from elmore.pretrain.config import read_config
-from elmore.pretrain.finetune import finetune, read_finetune_config
 from elmore.pretrain.run import pretrain
 from elmore.progress import with_progress
 from elmore.text.corpus import encode_corpus
 
-Size = Literal["tiny", "small", "medium", "original"]
-
-WEIGHTS = {  # in phase 1 and in phase 2
-    "wikinews": (3, 3),
-    "wikipedia": (2, 1),
-    "press": (2, 1),
-    "doj-press": (1, 1),
-    "gov-blogs": (1, 1),
-    "oanc": (2, 1),
-    "gutenberg": (2, 2),
-    "un-debates": (3, 2),
-    "elife": (4, 3),
-    "speeches": (4, 3),
-    "wh-briefings": (1, 0),
-    "au-pm-speeches": (1, 0),
-    "books": (1, 0),
+WEIGHTS = {
+    "wikinews": 4,
+    "wikipedia": 2,
+    "press": 2,
+    "doj-press": 1,
+    "gov-blogs": 1,
+    "oanc": 2,
+    "gutenberg": 2,
+    "un-debates": 3,
+    "elife": 4,
+    "speeches": 4,
+    "books": 1,
+    "current-events": 4,
+    "human-rights": 1,
 }
-
-
-def files_of(text: Path, phase: int) -> list[Path]:
-    """Return the files of a phase, each as often as it is read per epoch."""
-    return [
-        text / f"{name}.txt" for name, weights in WEIGHTS.items() for _ in range(weights[phase - 1])
-    ]
-
-
-def train(
-    text: Path,
-    output: Path,
-    *,
-    size: Size,
-    minutes: tuple[float, float],
-    settings: list[str],
-    dropout: float,
-    **options: Any,
-) -> None:
-    """Train both phases, or what is left of them, for the given minutes each."""
-    options |= {"heldout": text / "heldout-wikinews.txt", "report": print}
-    phase1, phase2 = output / "phase1", output / "phase2"
-    if not (phase1 / "config.json").exists():
-        changes = [
-            *settings,
-            f"bilm.dropout={dropout}",
-            "vocabulary.max_size=100003",
-            "training.schedule=constant",
-            "run.evaluations=8",
-        ]
-        config = read_config(size=size, changes=changes)
-        resume = phase1.exists()
-        files = files_of(text, 1)
-        pretrain(files, phase1, config, max_minutes=minutes[0], resume=resume, **options)
-    changes = [
-        *settings,
-        "training.schedule=linear",
-        "training.warmup=0.02",
-        "run.evaluations=4",
-        "run.patience=none",
-    ]
-    config = read_finetune_config(changes)
-    resume = phase2.exists()
-    files = files_of(text, 2)
-    finetune(phase1, files, phase2, config, max_minutes=minutes[1], resume=resume, **options)
 
 
 def main() -> None:
@@ -91,32 +42,47 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("text", type=Path, help="folder of the sources")
-    parser.add_argument("-o", "--output", type=Path, required=True, help="folder for both phases")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="folder of the run")
     parser.add_argument("--size", default="medium", choices=["tiny", "small", "medium", "original"])
-    parser.add_argument(
-        "--minutes", type=float, nargs=2, default=[17.4, 6.07], help="time of phase 1 and phase 2"
-    )
+    parser.add_argument("--minutes", type=float, default=23.88, help="time of the training")
     parser.add_argument("--lr", type=float, default=4e-3, help="peak learning rate")
     parser.add_argument("--rows", type=int, default=2048, help="batch size in rows")
     parser.add_argument("--dropout", type=float, default=0.05)
+    parser.add_argument("--without", nargs="*", default=[], choices=WEIGHTS, help="unused sources")
     parser.add_argument("--cache", type=Path, default=Path("cache"), help="folder of encoded text")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--encode-only", action="store_true", help="encode the text, do not train")
     args = parser.parse_args()
+    files = [
+        args.text / f"{name}.txt"
+        for name, weight in WEIGHTS.items()
+        if name not in args.without
+        for _ in range(weight)
+    ]
     if args.encode_only:
-        for phase in (1, 2):
-            encode_corpus(files_of(args.text, phase), args.cache, progress=with_progress)
+        encode_corpus(files, args.cache, progress=with_progress)
         return
-    settings = {"optimizer": "muon", "lr": args.lr, "streams": args.rows, "epochs": 100}
-    train(
-        args.text,
+    changes = [
+        "training.optimizer=muon",
+        "training.schedule=linear",
+        "training.epochs=100",  # more than the time allows
+        f"training.lr={args.lr}",
+        f"training.streams={args.rows}",
+        f"bilm.dropout={args.dropout}",
+        "vocabulary.max_size=100003",
+        "run.evaluations=4",
+        "run.checkpoint_minutes=9",
+    ]
+    pretrain(
+        files,
         args.output,
-        size=args.size,
-        minutes=(args.minutes[0], args.minutes[1]),
-        settings=[f"training.{name}={value}" for name, value in settings.items()],
-        dropout=args.dropout,
+        read_config(size=args.size, changes=changes),
+        heldout=args.text / "heldout-wikinews.txt",
+        max_minutes=args.minutes,
+        resume=args.output.exists(),
         cache=args.cache,
         device=args.device,
+        report=print,
     )
 
 
