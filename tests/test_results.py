@@ -8,23 +8,53 @@ import numpy as np
 import pytest
 
 from elmore.analysis.training.datasets import DATASETS
+from elmore.analysis.training.noise import NOISES
 from elmore.tasks import get_task
 from tests.test_docs import ROOT
 
 REPORT = ROOT / "docs" / "results"
+MODEL = "en-large"
 RUNS = {path.stem: json.loads(path.read_text()) for path in sorted(REPORT.glob("runs/*.json"))}
+REDUCTION = f"relative error reduction ({MODEL}), %"
+
+Scores = dict[int, float]  # by seed
 
 
-def scores_by_cell(split: str) -> dict[tuple[str, str], list[float]]:
-    """Return the scores of Table 1 in percent, by dataset and column."""
-    scores = defaultdict(list)
+def scores_by_cell(split: str) -> dict[tuple[str, str], Scores]:
+    """Return the scores in percent, by dataset and column of Table 1."""
+    scores: defaultdict[tuple[str, str], Scores] = defaultdict(dict)
     for record in RUNS.values():
         run, metrics = record["run"], record["metrics"]
-        if run["test"] and not run["settings"]:
-            column = f"+ ELMo ({run['bilm']})" if run["bilm"] else "baseline"
-            score = metrics["scores"][split][get_task(metrics["task"]).score_name]
-            scores[DATASETS[run["dataset"]].heading, column].append(100 * score)
+        score = get_task(metrics["task"]).score_name
+        if split in metrics["scores"] and run["bilm"] in (None, MODEL):
+            column = f"+ ELMo ({MODEL})" if run["bilm"] else "baseline"
+            value = 100 * metrics["scores"][split][score]
+            scores[DATASETS[run["dataset"]].heading, column][run["seed"]] = value
     return scores
+
+
+def reductions(before: Scores, after: Scores) -> list[float]:
+    seeds = sorted(before.keys() & after.keys())
+    return [100 * (after[s] - before[s]) / (100 - before[s]) for s in seeds]
+
+
+def shown(values: list[float]) -> str:
+    """Return the mean and, of several values, the standard deviation."""
+    mean = f"{np.mean(values):.2f}"
+    return f"{mean} ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else mean
+
+
+def rows_of(title: str) -> dict[str, dict[str, str]]:
+    """Return the cells of the table in a section of the report, by row and column."""
+    text = (REPORT / "report.md").read_text()
+    [section] = [part for part in text.split("\n## ") if part.startswith(title)]
+    lines = [line for line in section.splitlines() if line.startswith("| ")]
+    header, _, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
+    return {row[0]: dict(zip(header, row, strict=True)) for row in rows}
+
+
+def test_there_are_records() -> None:
+    assert len(RUNS) >= 44
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -35,7 +65,7 @@ def test_run_is_complete_and_has_its_conditions(name: str) -> None:
     assert not conditions["quick"]
     assert len(record["dev_scores"]) == record["metrics"]["epochs"]
     assert conditions["config"]["training"]["seed"] == record["run"]["seed"]
-    assert conditions["hardware"]
+    assert conditions["hardware"] == "NVIDIA H200"
     assert conditions["data"]
 
 
@@ -52,18 +82,30 @@ def test_all_runs_are_of_one_commit_and_read_the_same_data() -> None:
 
 def test_table1_has_the_scores_of_all_runs() -> None:
     table = json.loads((REPORT / "table1.json").read_text())["scores"]
-    cells = {
-        (row, column): scores
-        for row, columns in table.items()
-        for column, scores in columns.items()
-        if column == "baseline" or column.startswith("+ ELMo")
-        if scores
+    for (row, column), scores in scores_by_cell("test").items():
+        assert table[row][column] == [scores[seed] for seed in sorted(scores)]
+
+
+def test_report_shows_the_means_of_table1() -> None:
+    rows, scores = rows_of("Table 1"), scores_by_cell("test")
+    assert rows.keys() == {row for row, _ in scores}
+    for row, cells in rows.items():
+        before, after = scores[row, "baseline"], scores[row, f"+ ELMo ({MODEL})"]
+        assert cells["baseline"] == shown([*before.values()])
+        assert cells[f"+ ELMo ({MODEL})"] == shown([*after.values()])
+        assert cells[REDUCTION] == shown(reductions(before, after))
+
+
+def test_report_shows_the_means_of_robustness() -> None:
+    files = {"as it is": "test"} | {
+        f"{noise.kind}, {noise.percent} %": f"{noise.name}.conll" for noise in NOISES
     }
-    assert cells == scores_by_cell("test")
-
-
-def test_report_shows_means_and_standard_deviations() -> None:
-    lines = (REPORT / "report.md").read_text().splitlines()
-    for (row, _), scores in scores_by_cell("test").items():
-        [line] = [line for line in lines if line.startswith(f"| {row} |")]
-        assert f"| {np.mean(scores):.2f} ± {np.std(scores, ddof=1):.2f} |" in line
+    rows = rows_of("Robustness")
+    assert rows.keys() == files.keys()
+    heading = DATASETS["conll2003"].heading
+    for row, split in files.items():
+        scores = scores_by_cell(split)
+        before, after = scores[heading, "baseline"], scores[heading, f"+ ELMo ({MODEL})"]
+        assert rows[row]["baseline"] == shown([*before.values()])
+        assert rows[row][f"+ ELMo ({MODEL})"] == shown([*after.values()])
+        assert rows[row]["relative error reduction, %"] == shown(reductions(before, after))

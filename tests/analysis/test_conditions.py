@@ -1,4 +1,4 @@
-"""Conditions of a measurement. Oracle: git, asked by the test."""
+"""Conditions of a measurement. Oracles: git, asked by the test, and the example of PEP 610."""
 
 import json
 import subprocess
@@ -46,19 +46,19 @@ def test_commit_is_that_of_the_repository_with_the_source(
     assert source_commit() == f"{commit}-dirty"
 
 
-def test_without_git_the_commit_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    assert source_commit() is None
-
-
 def test_commit_of_an_installation_is_the_one_that_pip_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metadata = tmp_path / "elmore-0.1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.4\nName: elmore\nVersion: 0.1.0\n")
-    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("PATH", "")  # no git
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(elmore, "__file__", str(tmp_path / "elmore" / "__init__.py"))
+    assert source_commit() is None
+    origin: dict = {"url": "file:///home/a/elmore", "dir_info": {"editable": True}}
+    (metadata / "direct_url.json").write_text(json.dumps(origin))
+    source_commit.cache_clear()
     assert source_commit() is None
 
     # The example of https://packaging.python.org/en/latest/specifications/direct-url
@@ -73,3 +73,6 @@ def test_commit_of_an_installation_is_the_one_that_pip_recorded(
     (metadata / "direct_url.json").write_text(json.dumps(origin))
     source_commit.cache_clear()
     assert source_commit() == "7921be1537eac1e97bc40179a57f0349c2aee67d"
+    monkeypatch.setattr(elmore, "__file__", str(tmp_path / "copy" / "elmore" / "__init__.py"))
+    source_commit.cache_clear()
+    assert source_commit() is None  # a copy of the source, not what pip installed

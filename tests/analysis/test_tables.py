@@ -47,7 +47,7 @@ def test_table1_has_the_scores_of_all_seeds_beside_the_paper() -> None:
     scores, _, [found], notes = measure_table1(PLAN, results)
     assert list(scores) == ["CoNLL-2003 NER (F1)", "WNUT-17 NER (F1)"]
     assert scores["CoNLL-2003 NER (F1)"] == {
-        "seeds": "2",
+        "runs": "2",
         "baseline": [90, 91],
         "+ ELMo (tiny)": [92, 91.9],
         "relative error reduction (tiny), %": pytest.approx([20, 10]),
@@ -57,7 +57,7 @@ def test_table1_has_the_scores_of_all_seeds_beside_the_paper() -> None:
         "paper: relative error reduction, %": "21.0",
     }
     assert scores["WNUT-17 NER (F1)"] == {
-        "seeds": "0, 1",
+        "runs": "0 baseline, 1 tiny",
         "baseline": [],
         "+ ELMo (tiny)": [40],
         "relative error reduction (tiny), %": [],
@@ -65,7 +65,7 @@ def test_table1_has_the_scores_of_all_seeds_beside_the_paper() -> None:
     assert notes == ()
     assert found == (
         "CoNLL-2003 NER: the relative error reduction is at least the paper's: not confirmed "
-        "(15.0 % and 21.0 %)."
+        "(15.0 % in 2 pairs of runs, and 21.0 %)."
     )
 
 

@@ -557,7 +557,7 @@ def test_queue_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     def produce() -> None:
         with parts._BackgroundWriter(tmp_path / "v.arrow", FORM.schema) as writer:
-            writer._thread.submit(disk_ready.wait)
+            writer._writer_thread.submit(disk_ready.wait)
             for batch in [small] * 3 + [large] + [small] * 20:
                 writer.write(batch, {})
                 accepted.append(batch.nbytes)
@@ -590,10 +590,13 @@ def test_batch_is_complete_after_a_time_limit(
         assert len(list(parts._batches(all_rows(Saved(0, 0, 0)), FORM))) == count
 
 
-def test_file_is_on_disk_before_it_is_visible(
+def test_converted_file_is_on_disk_before_it_is_visible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Oracle: the files that are synchronized, with what is visible then."""
+    """Oracle: the files that are synchronized, with what is visible then.
+
+    An .arrow output is converted only if it has several parts.
+    """
     if not Path("/proc/self/fd").exists():
         pytest.skip("needs /proc")
     path = tmp_path / "v.npz"
@@ -604,10 +607,18 @@ def test_file_is_on_disk_before_it_is_visible(
         synchronized.append((name, path.exists()))
 
     monkeypatch.setattr("os.fsync", fsync)
+    write_vectors(tmp_path / "moved.arrow", all_rows, FORM)
+    assert not [name for name, _ in synchronized if name.endswith(".arrow")]
+
     write_vectors(path, all_rows, FORM)
     assert synchronized[-2][0].startswith(".v.npz.")  # the temporary file
     assert synchronized[-2][1] is False
     assert synchronized[-1] == (tmp_path.name, True)
+
+    with pytest.raises(KeyboardInterrupt):
+        write_vectors(tmp_path / "v.arrow", fail_at(9, KeyboardInterrupt), FORM)
+    write_vectors(tmp_path / "v.arrow", all_rows, FORM, resume=True)
+    assert synchronized[-2][0].startswith(".v.arrow.")
 
 
 @every_format

@@ -17,7 +17,9 @@ _NAME = r"\((?=[^()]*(?:[A-Z]|\.[a-z]{2}))(?:[^()]|\([^()]*\)){2,80}\)"  # (Reut
 _LAST_REFERENCE = re.compile(rf"\s*[,;]?\s*(?:{_NAME}|https?://\S+)\s*[.,;]?$")
 _REFERENCES = re.compile(rf"(?<=[.!?\"\u201d])(?:\s*{_NAME}[.,;]?)+(?=\s+[A-Z\"\u201c])")
 _END = tuple(".!?\"\u201d'\u2019")
-_LEFTOVER = re.compile(r"https?:|www\.|\(\s*\)|\s[.,;:](?!\d)")  # also numbers lost upstream
+_LEFTOVER = re.compile(
+    r"https?:|www\.|\(\s*\)|\s[.,;:](?!\d)"
+)  # also where a number was lost upstream
 
 
 def extract(git: Path) -> Iterator[str]:
@@ -35,7 +37,10 @@ def _read_scalar(item: str) -> str:
 
 
 def _clean(item: str) -> Iterator[str]:
-    """Yield an item without references, unless it is the name of a topic, which has none."""
+    """Yield an item without its references.
+
+    Items without a reference that are not sentences are names of topics, and are skipped.
+    """
     text = item
     while (shorter := _LAST_REFERENCE.sub("", text)) != text:
         text = shorter

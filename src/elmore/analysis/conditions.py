@@ -79,7 +79,11 @@ def _commit_of_repository() -> str | None:
 def _commit_of_installation() -> str | None:
     """Return the commit that pip recorded; see PEP 610."""
     try:
-        origin = distribution("elmore").read_text("direct_url.json")
+        installed = distribution("elmore")
     except PackageNotFoundError:
         return None
-    return json.loads(origin or "{}").get("vcs_info", {}).get("commit_id")
+    source = Path(str(installed.locate_file("elmore/__init__.py")))
+    if source.resolve() != Path(elmore.__file__).resolve():  # elmore is imported from elsewhere
+        return None
+    origin = json.loads(installed.read_text("direct_url.json") or "{}")
+    return origin.get("vcs_info", {}).get("commit_id")

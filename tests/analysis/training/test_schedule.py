@@ -106,7 +106,7 @@ def test_failed_job_does_not_stop_the_others(log: Log, tmp_path: Path, code: int
 def test_killed_job_is_reported_with_the_signal(log: Log, tmp_path: Path) -> None:
     killed = "import os, signal; print('epoch 1', flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     problems = run_jobs([log.job("killed", code=killed)], tmp_path, at_once=1)
-    assert problems == {"killed": "failed: killed by SIGKILL"}
+    assert problems == {"killed": "failed: killed by SIGKILL, perhaps because the memory was full"}
 
 
 def test_second_attempt_waits_for_memory(

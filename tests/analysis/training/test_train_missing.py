@@ -1,6 +1,7 @@
 """Training of what is missing. Oracle: a trainer that counts its starts and has known scores."""
 
 import json
+import os
 import re
 import sys
 from dataclasses import replace
@@ -131,14 +132,13 @@ def test_shares_and_quick_samples_are_trained_on(data: Path) -> None:
         (60.0, ["conll2003-baseline-0", "sick-baseline-0", "conll2003-baseline-1"]),
     ],
 )
-def test_unfinished_runs_come_first_then_long_runs(
+def test_unfinished_runs_come_first_then_long_ones_and_with_a_time_limit_first_seeds(
     data: Path, minutes: float | None, order: list[str]
 ) -> None:
     plan, out = replace(TINY, seeds=2), data.parent / "out"
     (out / "unfinished" / "sick-baseline-1").mkdir(parents=True)
     runs = [run for name in ("sick", "conll2003") for run in plan.runs(name, None)]
     train(data, *runs, plan=plan, resources=replace(CPU, jobs=1, minutes=minutes))
-    # With a time limit, all first seeds come before the second.
     assert (out / "started.txt").read_text().split() == ["sick-baseline-1", *order]
 
 
@@ -156,17 +156,20 @@ def test_epoch_without_a_line_in_the_metrics_is_reported(
     assert train(data, *ONE_SEED.runs("sick", None)).records.keys() == {"sick-baseline-0"}
 
 
-def test_settings_of_the_user_come_before_those_of_runs(
-    data: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "PYTORCH_CUDA_ALLOC_CONF"])
+def test_environment_of_the_user_takes_precedence(
+    data: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    values = "os.environ['PYTORCH_CUDA_ALLOC_CONF'], os.environ['OMP_NUM_THREADS']"
-    code = f"import os, sys; print({values}); sys.exit(1)"
+    code = f"import os, sys; print(os.environ[{name!r}]); sys.exit(1)"
     command = [sys.executable, "-S", "-c", code]
     monkeypatch.setattr(module, "train_command", lambda *_, **__: command)
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF", raising=False)
+    monkeypatch.setenv(name, "of the user")
     problems = train(data, *ONE_SEED.runs("sick", None)).problems
-    assert problems["sick-baseline-0"].startswith("failed: expandable_segments:True 7 ")
+    assert problems["sick-baseline-0"].startswith("failed: of the user ")
+    monkeypatch.delenv(name)
+    problems = train(data, *ONE_SEED.runs("sick", None)).problems
+    default = {"OMP_NUM_THREADS": str(os.cpu_count()), "PYTORCH_CUDA_ALLOC_CONF": "expandable_seg"}
+    assert problems["sick-baseline-0"].startswith(f"failed: {default[name]}")
 
 
 def test_weights_are_kept_on_request(data: Path) -> None:

@@ -206,10 +206,10 @@ class _Process:
         return time.monotonic() - self._start
 
     def reason(self) -> str:
-        """Return the last line of the output, which says why the process failed."""
+        """Return why the process failed: its signal, or the last line of its output."""
         code = self._process.returncode
-        if code < 0:  # the output does not say it; the kernel kills processes if memory is full
-            return f"killed by {signal.Signals(-code).name}"
+        if code == -signal.SIGKILL:
+            return "killed by SIGKILL, perhaps because the memory was full"
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         text = next((line.strip() for line in reversed(lines) if line.strip()), "no output")
         return f"{text.removeprefix('elmore: '):.300} (exit code {code})"

@@ -141,20 +141,20 @@ def _train(
         return _summarize(new[run.name])
 
     def priority(run: TrainingRun) -> tuple[bool, int, float, int]:
-        """Resume runs first; then start long runs first, which takes the least time in total.
+        """Unfinished runs come first, then long runs, which usually shortens the total.
 
-        With a time limit, complete everything with one seed before.
+        With a time limit, all runs with a seed come before those with the next.
         """
-        seed = run.seed if resources.minutes else 0
-        return not (unfinished / run.name).exists(), seed, -expected[run.name], run.seed
+        first_key = run.seed if resources.minutes else 0
+        return not (unfinished / run.name).exists(), first_key, -expected[run.name], run.seed
 
     on_gpu = resources.device != "cpu" and torch.cuda.is_available()
     at_once = min(resources.jobs or (_JOBS_ON_GPU if on_gpu else 1), len(runs))
     threads = max(1, (os.cpu_count() or 1) // at_once)
     environment = {
         "OMP_NUM_THREADS": str(threads),
-        # Batches of many lengths fragment the memory of a GPU: runs of SRL held up to three times
-        # as much without it.
+        # Batches of many lengths fragment the memory of a GPU. This name also works with versions
+        # of PyTorch before 2.9, unlike PYTORCH_ALLOC_CONF.
         "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
         **os.environ,
         "PYTHONUNBUFFERED": "1",
