@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from elmore.server.batching import BATCH_WORDS, BusyError, Queue
+from elmore.server.batching import BATCH_WORDS, GATHER_SECONDS, BusyError, Queue
 from elmore.server.messages import Answer, Batch
 from elmore.server.metrics import Metrics
 from elmore.server.schemas import EmbedRequest
@@ -171,21 +171,33 @@ def test_requests_that_wait_for_the_time_limit_are_refused() -> None:
     assert [batch.requests for batch in worker.batches] == [["first"]]
 
 
-def test_requests_that_waited_for_the_worker_do_not_wait_for_later_ones() -> None:
-    """While a batch is computed, the next one gathers: its clients need no further delay."""
+def test_requests_of_clients_that_were_just_answered_join_those_that_waited() -> None:
+    """Otherwise two groups of clients take turns, with batches that are smaller than necessary."""
     worker = Scripted()
     worker.released.clear()
 
     async def main(queue: Queue) -> None:
-        first = submit(queue, "first")
+        first = submit(queue, 1)
         await asyncio.sleep(0.05)
-        second = submit(queue, 1, 2, 3)
+        second = submit(queue, 2, 3)
         await asyncio.sleep(0.05)
         worker.released.set()
         await first
-        third = submit(queue, 4, 5)  # at once, like clients that were just answered
+        await submit(queue, 4)
         await second
-        await third
 
     run(worker, main)
-    assert [batch.requests for batch in worker.batches] == [["first"], [1, 2, 3], [4, 5]]
+    assert [batch.requests for batch in worker.batches] == [[1], [2, 3, 4]]
+
+
+def test_requests_do_not_wait_for_clients_that_do_not_return() -> None:
+    worker = Scripted()
+
+    async def main(queue: Queue) -> float:
+        await submit(queue, *range(20))
+        started = time.monotonic()
+        await submit(queue, 20)
+        return time.monotonic() - started
+
+    assert run(worker, main) < 10 * GATHER_SECONDS
+    assert [len(batch.requests) for batch in worker.batches] == [20, 1]
