@@ -190,6 +190,24 @@ def test_requests_of_clients_that_were_just_answered_join_those_that_waited() ->
     assert [batch.requests for batch in worker.batches] == [[1], [2, 3, 4]]
 
 
+def test_many_requests_do_not_wait_for_others() -> None:
+    """While they are computed, the server answers others and reads their next requests."""
+    worker = Scripted()
+    worker.released.clear()
+
+    async def main(queue: Queue) -> None:
+        first = submit(queue, 1, words=BATCH_WORDS)
+        await asyncio.sleep(0.05)
+        second = submit(queue, 2, words=BATCH_WORDS // 2)
+        await asyncio.sleep(0.05)
+        worker.released.set()
+        await first
+        await asyncio.gather(second, submit(queue, 3))
+
+    run(worker, main)
+    assert [batch.requests for batch in worker.batches] == [[1], [2], [3]]
+
+
 def test_requests_do_not_wait_for_clients_that_do_not_return() -> None:
     worker = Scripted()
 

@@ -179,9 +179,11 @@ class Queue:
     async def _gather(self) -> None:
         """Wait for more requests, until none has arrived for a while or all expected ones have.
 
-        Clients that were just answered often send their next request at once. Without them, the
-        batch would be smaller, and they would wait for all of it.
+        Clients that were just answered often send their next request at once. A batch without them
+        takes nearly as long as one with them, and they would wait for its end.
         """
+        if self._words >= BATCH_WORDS / 2:
+            return  # large batches cost as much per word, and others are answered meanwhile
         latest = time.monotonic() + MAX_GATHER_SECONDS
         size = 0
         while self._words < BATCH_WORDS and size < len(self._waiting) and time.monotonic() < latest:
