@@ -6,6 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from elmore.errors import InputError
@@ -18,6 +19,8 @@ BATCH_WORDS = 2048
 """Words of a batch, about; larger batches make requests wait longer and are hardly faster."""
 GATHER_SECONDS = 0.003
 """A batch is computed when no request has arrived for this long."""
+RETURN_SECONDS = 0.0002
+"""It is longer by this much for each expected request: answers are sent one after another."""
 MAX_GATHER_SECONDS = 0.06
 """A batch is computed after this long even if requests still arrive."""
 _FIRST_SPEED = 2000.0  # words/s, until it is measured
@@ -154,10 +157,11 @@ class Queue:
 
     async def _next_batch(self) -> list[_Waiting]:
         """Wait for requests; return the oldest one and all that can be computed with it."""
-        while not self._waiting:
-            self._arrival.clear()
-            await self._arrival.wait()
-        await self._gather()
+        if self._words < BATCH_WORDS / 2:  # else more requests would hardly save time
+            while not self._waiting:
+                self._arrival.clear()
+                await self._arrival.wait()
+            await self._gather()
         batch: list[_Waiting] = []
         rest: deque[_Waiting] = deque()
         words = 0
@@ -182,15 +186,15 @@ class Queue:
         Clients that were just answered often send their next request at once. A batch without them
         takes nearly as long as one with them, and they would wait for its end.
         """
-        if self._words >= BATCH_WORDS / 2:
-            return  # large batches cost as much per word, and others are answered meanwhile
-        latest = time.monotonic() + MAX_GATHER_SECONDS
-        size = 0
-        while self._words < BATCH_WORDS and size < len(self._waiting) and time.monotonic() < latest:
-            size = len(self._waiting)
-            if size >= self._expected > 1:
-                return
-            await asyncio.sleep(GATHER_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(MAX_GATHER_SECONDS):
+                while self._words < BATCH_WORDS:
+                    missing = self._expected > len(self._waiting)
+                    if self._expected > 1 and not missing:
+                        return
+                    quiet = GATHER_SECONDS + (RETURN_SECONDS * self._expected if missing else 0)
+                    self._arrival.clear()
+                    await asyncio.wait_for(self._arrival.wait(), quiet)
 
     async def _replace(self, worker: Computes) -> None:
         """Start a worker again, as often as it takes."""
