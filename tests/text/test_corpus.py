@@ -222,9 +222,12 @@ def test_folder_without_corpus_is_rejected(tmp_path: Path) -> None:
 
 # Tokenizes without end in two workers, which inherit standard output and standard error.
 ENCODE = """
+import signal
 import sys
 from pathlib import Path
 from elmore.text import corpus
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
 
 def chunks(*_):
     yield Path(), ["some text"]
