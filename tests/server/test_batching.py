@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from elmore.server.batching import BATCH_WORDS, GATHER_SECONDS, BusyError, Queue
+from elmore.server import batching
+from elmore.server.batching import BATCH_WORDS, BusyError, Queue
 from elmore.server.messages import Answer, Batch
 from elmore.server.metrics import Metrics
 from elmore.server.schemas import EmbedRequest
@@ -208,14 +209,43 @@ def test_many_requests_do_not_wait_for_others() -> None:
     assert [batch.requests for batch in worker.batches] == [[1], [2], [3]]
 
 
-def test_requests_do_not_wait_for_clients_that_do_not_return() -> None:
+def test_requests_do_not_wait_for_those_of_another_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: the time of a server that waits for the clients of the other model."""
+    monkeypatch.setattr(batching, "RETURN_SECONDS", 1.0)
+    monkeypatch.setattr(batching, "MAX_GATHER_SECONDS", 5.0)
+    worker = Scripted()
+    worker.released.clear()
+
+    async def main(queue: Queue) -> float:
+        computing = asyncio.gather(*(queue.submit("model", "a", n, 1) for n in range(20)))
+        await asyncio.sleep(0.05)
+        waiting = asyncio.gather(*(queue.submit("model", "b", n, 1) for n in range(10)))
+        await asyncio.sleep(0.05)
+        worker.released.set()
+        await computing
+        started = time.monotonic()
+        await waiting
+        return time.monotonic() - started
+
+    assert run(worker, main) < 2
+    assert [len(batch.requests) for batch in worker.batches] == [20, 10]
+
+
+@pytest.mark.parametrize(("pause", "limit"), [(0.0, 2.0), (1.1, 0.5)])
+def test_requests_do_not_wait_long_for_clients_that_do_not_return(
+    pause: float, limit: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pause and the limit of the wait; the maximum time to gather requests is one second."""
+    monkeypatch.setattr(batching, "RETURN_SECONDS", 1.0)
+    monkeypatch.setattr(batching, "MAX_GATHER_SECONDS", 1.0)
     worker = Scripted()
 
     async def main(queue: Queue) -> float:
         await submit(queue, *range(20))
+        await asyncio.sleep(pause)
         started = time.monotonic()
         await submit(queue, 20)
         return time.monotonic() - started
 
-    assert run(worker, main) < 10 * GATHER_SECONDS
+    assert run(worker, main) < limit
     assert [len(batch.requests) for batch in worker.batches] == [20, 1]

@@ -20,9 +20,9 @@ BATCH_WORDS = 2048
 GATHER_SECONDS = 0.003
 """A batch is computed when no request has arrived for this long."""
 RETURN_SECONDS = 0.0002
-"""It is longer by this much for each expected request: answers are sent one after another."""
+"""Added to `GATHER_SECONDS` for each expected request: answers are sent one after another."""
 MAX_GATHER_SECONDS = 0.06
-"""A batch is computed after this long even if requests still arrive."""
+"""Maximum time to gather requests. Later ones of clients that were answered are not expected."""
 _FIRST_SPEED = 2000.0  # words/s, until it is measured
 
 logger = logging.getLogger("elmore.server")
@@ -48,6 +48,11 @@ class _Waiting(NamedTuple):
     answer: "asyncio.Future[Answer]"
     since: float
 
+    @property
+    def model(self) -> tuple[str, str]:
+        """What computes it: requests for different models cannot share a batch."""
+        return self.kind, self.name
+
 
 class Queue:
     """Requests that wait for a worker, oldest first.
@@ -64,8 +69,8 @@ class Queue:
         self._metrics = metrics
         self._waiting: deque[_Waiting] = deque()
         self._words = 0
-        self._expected = 0
-        """Requests that were in the last batch, or were waiting when it was done."""
+        self._answered: dict[tuple[str, str], tuple[int, float]] = {}
+        """When the last batch of a model was done: requests in it or waiting, and the time."""
         self._speed = _FIRST_SPEED
         self._arrival = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
@@ -135,7 +140,9 @@ class Queue:
                         Batch(batch[0].kind, batch[0].name, requests),
                         self._limits.time_limit,
                     )
-                    self._expected = len(batch) + len(self._waiting)
+                    model = batch[0].model
+                    count = len(batch) + self._count_waiting(model)
+                    self._answered[model] = count, time.monotonic()
                     for item, answer in zip(batch, answers, strict=True):
                         if not item.answer.done():  # the client may have disconnected
                             item.answer.set_result(answer)
@@ -168,10 +175,7 @@ class Queue:
         for item in self._waiting:
             if item.answer.done():  # canceled by its time limit
                 self._count(-item.words)
-            elif batch and (
-                (item.kind, item.name) != (batch[0].kind, batch[0].name)
-                or words + item.words > BATCH_WORDS
-            ):
+            elif batch and (item.model != batch[0].model or words + item.words > BATCH_WORDS):
                 rest.append(item)
             else:
                 batch.append(item)
@@ -186,15 +190,22 @@ class Queue:
         Clients that were just answered often send their next request at once. A batch without them
         takes nearly as long as one with them, and they would wait for its end.
         """
+        model = self._waiting[0].model
+        expected, answered_at = self._answered.get(model, (0, 0.0))
+        if time.monotonic() - answered_at > MAX_GATHER_SECONDS:
+            expected = 0
         with suppress(TimeoutError):
             async with asyncio.timeout(MAX_GATHER_SECONDS):
                 while self._words < BATCH_WORDS:
-                    missing = self._expected > len(self._waiting)
-                    if self._expected > 1 and not missing:
+                    missing = expected > self._count_waiting(model)
+                    if expected > 1 and not missing:
                         return
-                    quiet = GATHER_SECONDS + (RETURN_SECONDS * self._expected if missing else 0)
+                    quiet = GATHER_SECONDS + (RETURN_SECONDS * expected if missing else 0)
                     self._arrival.clear()
                     await asyncio.wait_for(self._arrival.wait(), quiet)
+
+    def _count_waiting(self, model: tuple[str, str]) -> int:
+        return sum(item.model == model for item in self._waiting)
 
     async def _replace(self, worker: Computes) -> None:
         """Start a worker again, as often as it takes."""
