@@ -73,6 +73,7 @@ def test_tasks_are_trained(run, folder: Path) -> None:
     [
         (["--only", "table9"], "unknown evaluation 'table9'"),
         (["--only", "table1", "--finetune", "snil"], "unknown dataset 'snil'"),
+        (["--only", "table1", "--datasets", "snil"], "unknown dataset 'snil'"),
         (["--only", "table1", "--minutes", "0"], "minutes must be positive, got 0.0"),
         (["--only", "wic", "scws"], "nothing was measured; see the messages above"),
         (["--text", "none.txt"], "none.txt: no such file"),

@@ -590,12 +590,13 @@ def test_batch_is_complete_after_a_time_limit(
         assert len(list(parts._batches(all_rows(Saved(0, 0, 0)), FORM))) == count
 
 
-def test_converted_file_is_on_disk_before_it_is_visible(
+def test_file_is_on_disk_before_it_is_visible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Oracle: the files that are synchronized, with what is visible then.
 
-    An .arrow output is converted only if it has several parts.
+    An .arrow output is converted only if it has several parts. Otherwise, it is synchronized if it
+    replaces another one.
     """
     if not Path("/proc/self/fd").exists():
         pytest.skip("needs /proc")
@@ -609,6 +610,8 @@ def test_converted_file_is_on_disk_before_it_is_visible(
     monkeypatch.setattr("os.fsync", fsync)
     write_vectors(tmp_path / "moved.arrow", all_rows, FORM)
     assert not [name for name, _ in synchronized if name.endswith(".arrow")]
+    write_vectors(tmp_path / "moved.arrow", all_rows, FORM, overwrite=True)
+    assert [name for name, _ in synchronized if name.endswith(".arrow")] == ["000000.arrow"]
 
     write_vectors(path, all_rows, FORM)
     assert synchronized[-2][0].startswith(".v.npz.")  # the temporary file

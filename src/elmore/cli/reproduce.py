@@ -19,6 +19,7 @@ def reproduce(
     only: Annotated[tuple[str, ...], SEVERAL] = (),
     text: Annotated[tuple[Path, ...], SEVERAL] = (),
     pairs: Annotated[tuple[Path, ...], SEVERAL] = (),
+    datasets: Annotated[tuple[str, ...], SEVERAL] = (),
     quick: bool = False,
     minutes: float | None = None,
     jobs: int | None = None,
@@ -77,6 +78,8 @@ def reproduce(
         text: More text files to measure the perplexity on.
         pairs: Files in the format of WiC or SCWS, for the similarity of words in context by layer.
             For `dev.data.txt` of WiC, the labels are those of `dev.gold.txt`, if it exists.
+        datasets: Datasets whose missing runs are trained: squad, snli, srl, coref, conll2003, sst5,
+            sick or wnut17; by default all. Tables also have the finished runs of the others.
         quick: Use small samples, two epochs and one seed, to see that everything works.
         minutes: Time limit for training, counted from the start of the command. Runs that cannot
             finish are not started; the same command continues later.
@@ -85,8 +88,7 @@ def reproduce(
         vectors: Word vectors of all training runs; by default the file in tasks/vectors of the
             data folder with 100d in its name.
         compare: More biLMs, by name or path, each with a column in Table 1.
-        finetune: Datasets for which Table 1 fine-tunes the biLM on the training text first:
-            squad, snli, srl, coref, conll2003, sst5, sick or wnut17.
+        finetune: Datasets for which Table 1 fine-tunes the biLM on the training text first.
         changes: Change a setting of all training runs, as in training.epochs=3; may be given
             several times.
         keep_weights: Keep the trained models, in trained/ in the output folder.
@@ -96,7 +98,7 @@ def reproduce(
     from elmore.analysis.report import QUICK, render_table
     from elmore.analysis.reproduce import PAGE, REPORT, Training
     from elmore.analysis.reproduce import reproduce as run
-    from elmore.analysis.training.datasets import find_vectors
+    from elmore.analysis.training.datasets import DATASETS, find_vectors
     from elmore.analysis.training.run import plan_training
     from elmore.analysis.training.train import Resources
     from elmore.checkpoint.language_model import read_language_model
@@ -124,6 +126,7 @@ def reproduce(
             quick=quick,
         )
         resources = Resources(
+            datasets=frozenset(datasets or DATASETS),
             vectors=vectors or find_vectors(data),
             device=model.device,
             jobs=jobs,

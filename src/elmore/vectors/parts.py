@@ -21,7 +21,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from elmore.atomic import atomic_file, lock, naming, refuse_existing, remove_leftovers_in
+from elmore.atomic import (
+    atomic_file,
+    lock,
+    naming,
+    refuse_existing,
+    remove_leftovers_in,
+    synchronize,
+)
 from elmore.errors import InputError
 from elmore.progress import Progress, track
 from elmore.schema import check_unchanged, read_json, write_json
@@ -191,8 +198,11 @@ class _Run:
                 self.remove()
             raise
         if suffix == ".arrow" and not saved.rows:
-            # Not synchronized to disk, unlike converted outputs, because that took almost half of
-            # the time of a run on a GPU. `read_vectors` detects what a power failure damages.
+            # A new output is not synchronized to disk, unlike converted outputs, because that took
+            # almost half of the time of a run on a GPU. `read_vectors` detects what a power failure
+            # damages. An earlier output is replaced only by one that is on disk.
+            if self._path.exists():
+                synchronize(part)
             part.replace(self._path)
             return last.rows
         parts = self._read(record["id"], last.rows)

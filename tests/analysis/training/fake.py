@@ -45,6 +45,8 @@ def fake_command(
         "task": DATASETS[run.dataset].task,
         "scores": scores,
         "epochs": 1,
+        "seconds": 2.0,
+        "total_seconds": 3.0,
         "elmo": {"input": {"gamma": 1.0, "weights": [0.2, 0.5, 0.3]}} if run.bilm else {},
         "hardware": "a CPU",
         "torch": "2.0",

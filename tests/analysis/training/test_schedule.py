@@ -59,10 +59,10 @@ class Log:
             mode = "resume" if resume else "start"
             return [sys.executable, "-S", "-E", "-c", code, str(folder), str(epochs), mode]
 
-        def finish(folder: Path, seconds: float) -> str:
+        def finish(folder: Path) -> str:
             lines = (folder / "metrics.jsonl").read_text().splitlines()
             self.epochs[name] = list(map(json.loads, lines))
-            return f"finished in {seconds:.0f} s"
+            return "finished"
 
         return Job(name=name, minutes=minutes, command=command, finish=finish)
 
@@ -76,9 +76,7 @@ def test_jobs_run_side_by_side(log: Log, tmp_path: Path) -> None:
     messages: list[str] = []
     jobs = [log.job(name, epochs=8) for name in "abcd"]
     assert run_jobs(jobs, tmp_path, at_once=2, show=messages.append) == {}
-    assert sorted(message.split(" in ")[0] for message in messages) == [
-        f"{name}: finished" for name in "abcd"
-    ]
+    assert sorted(messages) == [f"{name}: finished" for name in "abcd"]
     spans = {name: (e[0]["start"], e[-1]["end"]) for name, e in log.epochs.items()}
     overlaps = [
         sum(start <= moment < end for start, end in spans.values())
@@ -125,7 +123,7 @@ def test_second_attempt_waits_for_memory(
 
 
 def test_error_after_training_does_not_stop_the_others(log: Log, tmp_path: Path) -> None:
-    def finish(folder: Path, seconds: float) -> str:
+    def finish(folder: Path) -> str:
         raise error
 
     for error, started in ((InputError("no metrics"), 2), (OSError(28, "disk full"), 1)):
@@ -140,31 +138,83 @@ def test_error_after_training_does_not_stop_the_others(log: Log, tmp_path: Path)
         assert is_same == (started == 1)
 
 
-def test_job_that_finished_after_a_killed_call_is_not_repeated(log: Log, tmp_path: Path) -> None:
-    """Oracle: a job in the background that holds the lock of its folder."""
-    job = replace(log.job("a", epochs=3), identity="settings")
-    (tmp_path / "a.json").write_text("settings")
-    background = textwrap.dedent("""
-        import sys
-        from pathlib import Path
-        from elmore.atomic import lock
+BACKGROUND = """
+import sys
+from pathlib import Path
+from elmore.atomic import lock
 
-        with lock(Path(sys.argv[1])):
-            exec(sys.argv.pop(1 + 3))
-    """)
-    command = [sys.executable, "-c", background, tmp_path / "a", "3", "start", TRAINER]
+with lock(Path(sys.argv[1])):
+    exec(sys.argv.pop(1 + 3))
+"""
+"""The trainer, which holds the lock of its folder, as `elmore train` does."""
+
+
+def test_job_that_finished_after_a_killed_call_is_not_repeated(log: Log, tmp_path: Path) -> None:
+    job = replace(log.job("a"), identity=lambda: "settings")
+    (tmp_path / "a.json").write_text("settings")
+    until_seen = "while not (folder / 'seen').exists(): time.sleep(0.01)"
+    code = TRAINER.replace("    start = time", f"    {until_seen}\n    start = time")
+    command = [sys.executable, "-c", BACKGROUND, tmp_path / "a", "3", "start", code]
     process = subprocess.Popen(list(map(str, command)))
-    wait_for((tmp_path / "a" / "metrics.jsonl").exists)
+    wait_for((tmp_path / "a" / "config.toml").exists)
     messages: list[str] = []
-    assert run_jobs([job], tmp_path, at_once=1, show=messages.append) == {}
+
+    def show(message: str) -> None:
+        messages.append(message)
+        (tmp_path / "a" / "seen").touch()
+
+    jobs = [job, log.job("b", epochs=1)]
+    assert run_jobs(jobs, tmp_path, at_once=1, show=show) == {}
     assert process.wait() == 0
     assert messages == [
         "a: still runs since an earlier call; waiting for it",
-        "a: finished in 0 s",
+        "a: finished",
+        "b: finished",
     ]
     assert {epoch["pid"] for epoch in log.epochs["a"]} == {process.pid}
-    assert run_jobs([replace(job, identity="other settings")], tmp_path, at_once=1) == {}
+    assert log.epochs["a"][-1]["end"] <= log.epochs["b"][0]["start"], "two ran at the same time"
+    other = replace(job, identity=lambda: "other settings")
+    assert run_jobs([other], tmp_path, at_once=1) == {}
     assert process.pid not in {epoch["pid"] for epoch in log.epochs["a"]}
+
+
+def test_failed_job_does_not_get_the_result_of_an_earlier_one(log: Log, tmp_path: Path) -> None:
+    """Oracle: a finished run of other settings, whose call was killed before it was recorded."""
+    finish = log.job("a").finish
+    first = replace(log.job("a"), finish=lambda _: 1 / 0, identity=lambda: "old settings")
+    with pytest.raises(ZeroDivisionError):
+        run_jobs([first], tmp_path, at_once=1)
+    assert (tmp_path / "a" / "task.json").exists()
+    failing = log.job("a", code="raise SystemExit('no memory')")
+    new = replace(failing, finish=finish, identity=lambda: "new settings")
+    for _ in range(2):
+        problems = run_jobs([new], tmp_path, at_once=1)
+        assert problems == {"a": "failed: no memory (exit code 1)"}
+    assert log.epochs == {}
+
+
+def test_unreadable_data_do_not_stop_the_others(log: Log, tmp_path: Path) -> None:
+    def unreadable() -> str:
+        raise OSError(5, "Input/output error", "train.txt")
+
+    problems = run_jobs(
+        [replace(log.job("bad"), identity=unreadable), log.job("good")], tmp_path, at_once=1
+    )
+    assert problems.keys() == {"bad"}
+    assert "train.txt" in problems["bad"]
+    assert list(log.epochs) == ["good"]
+
+
+def test_time_limit_does_not_hide_why_a_job_failed(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "_DELAY", 60.0)
+    jobs = [log.job("bad", code="raise SystemExit('no memory')"), log.job("long", epochs=1000)]
+    problems = run_jobs(jobs, tmp_path, at_once=2, minutes=2 / 60)
+    assert problems == {
+        "bad": "failed: no memory (exit code 1)",
+        "long": "not finished: stopped by the time limit",
+    }
 
 
 def test_killed_job_resumes_from_its_checkpoint(log: Log, tmp_path: Path) -> None:
@@ -179,7 +229,8 @@ def test_killed_job_resumes_from_its_checkpoint(log: Log, tmp_path: Path) -> Non
 def test_job_that_cannot_resume_starts_again(log: Log, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "config.toml").touch()
-    (tmp_path / "a" / "metrics.jsonl").write_text('{"epoch": "of other settings"}\n')
+    (tmp_path / "a" / "metrics.jsonl").write_text('{"epoch": "with a damaged checkpoint"}\n')
+    (tmp_path / "a.json").touch()
     code = TRAINER.replace("stop = []", "stop = []\nif mode == 'resume': sys.exit(2)")
     messages: list[str] = []
     jobs = [log.job("a", code=code)]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from elmore.analysis.training import records
 from elmore.analysis.training import train as module
 from elmore.analysis.training.datasets import DATASETS, Files
 from elmore.analysis.training.run import Bilm, Plan
@@ -101,6 +102,23 @@ def test_change_of_conditions_repeats_the_runs_it_concerns(data: Path) -> None:
     assert run(other, replace(CPU, vectors=vectors)) == every
     (data.parent / "out" / "runs" / "sick-tiny-0.json").write_text("{")
     assert run(other, replace(CPU, vectors=vectors)) == ["sick-tiny-0"]
+
+
+def test_unfinished_run_of_another_commit_does_not_count(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: a run that has finished, but was not recorded because the disk was full."""
+    [run] = ONE_SEED.runs("sick", None)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    for commit, expected in (("a", ["sick-baseline-0"]), ("a", []), ("b", ["sick-baseline-0"])):
+        with monkeypatch.context() as patch:
+            patch.setattr(records, "source_commit", lambda commit=commit: commit)
+            patch.setattr(records, "write_json", full)
+            assert train(data, run).problems[run.name].startswith("failed: ")
+        assert started(data) == expected
 
 
 def test_missing_file_is_reported_once_and_the_rest_runs(data: Path) -> None:
@@ -202,6 +220,19 @@ def test_command_has_the_files_and_settings_of_the_run(tmp_path: Path) -> None:
         "--vectors", f"{tmp_path}/glove.txt", "--set=data.class_weights=balanced",
         '--set=elmo.layers="top"', "--seed", "0", "--device", "cuda", "--resume",
     ]  # fmt: skip
+
+
+def test_only_selected_datasets_are_trained(data: Path) -> None:
+    runs = [*ONE_SEED.runs("sick", None), *ONE_SEED.runs("conll2003", None)]
+    train(data, *ONE_SEED.runs("conll2003", None))
+    trained = train(data, *runs, resources=replace(CPU, datasets=frozenset({"conll2003"})))
+    assert trained.records.keys() == {"conll2003-baseline-0"}
+    assert trained.problems == {"sick-baseline-0": "not selected"}
+    trained = train(data, *runs, resources=replace(CPU, datasets=frozenset({"sick"})))
+    assert trained.records.keys() == {"conll2003-baseline-0", "sick-baseline-0"}
+    assert started(data) == ["conll2003-baseline-0", "sick-baseline-0"]
+    with pytest.raises(InputError, match="unknown dataset 'snil'; expected any of squad, snli"):
+        Resources(datasets=frozenset({"sick", "snil"}))
 
 
 @pytest.mark.parametrize("arguments", [{"jobs": 0}, {"minutes": -1.0}, {"minutes": float("nan")}])

@@ -1,6 +1,6 @@
 """The datasets of the paper's tasks: files, splits, published scores."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from elmore.analysis.training.samples import (
     write_sample,
     write_share,
 )
+from elmore.errors import InputError
 
 _SNLI_HELD_OUT = 1_000
 
@@ -252,3 +253,10 @@ DATASETS: dict[str, Dataset] = {
     ),
 }
 """All datasets by name: those of Table 1 in the order of the paper, and two more."""
+
+
+def check_datasets(names: Set[str]) -> None:
+    """Raise an `InputError` if there is no dataset with one of these names."""
+    unknown = names - DATASETS.keys()
+    if unknown:
+        raise InputError(f"unknown dataset {min(unknown)!r}; expected any of {', '.join(DATASETS)}")

@@ -60,12 +60,15 @@ class Records:
         return None if changed or not has_scores else record
 
     def identity(self, run: TrainingRun) -> str:
-        """Return what the record of a run depends on, as JSON."""
+        """Return what the record of a run depends on, as JSON.
+
+        Unlike finished runs, unfinished ones depend on the commit, too: a record has only one.
+        """
         conditions = self._conditions(run)
-        identity = {name: conditions[name] for name in _IDENTITY}
+        identity = {name: conditions[name] for name in (*_IDENTITY, "commit")}
         return json.dumps({**identity, "test": run.test, "disturbed": run.disturbed})
 
-    def write(self, run: TrainingRun, folder: Path, seconds: float) -> dict[str, Any]:
+    def write(self, run: TrainingRun, folder: Path) -> dict[str, Any]:
         """Write and return the record of a run that has finished in this folder."""
         metrics = read_json(folder / "metrics.json", "the metrics of a run")
         score = get_task(metrics["task"]).score_name
@@ -86,7 +89,8 @@ class Records:
             **self._conditions(run),
             "torch": metrics.pop("torch"),
             "hardware": metrics.pop("hardware"),
-            "seconds": round(seconds, 1),
+            # of this call, or of the epochs of all calls
+            "seconds": round(max(metrics["total_seconds"], metrics["seconds"]), 1),
         }
         record = {
             "run": {**asdict(run), "settings": dict(run.settings)},

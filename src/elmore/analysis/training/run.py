@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from elmore.analysis.training.datasets import DATASETS
+from elmore.analysis.training.datasets import DATASETS, check_datasets
 from elmore.checkpoint.pretrained import find_model
 from elmore.embedder import Embedder, load
 from elmore.errors import InputError
@@ -86,11 +86,7 @@ class Plan:
     """Train for a few epochs on small samples, with one seed."""
 
     def __post_init__(self) -> None:
-        unknown = self.finetuned - DATASETS.keys()
-        if unknown:
-            raise InputError(
-                f"unknown dataset {min(unknown)!r}; expected any of {', '.join(DATASETS)}"
-            )
+        check_datasets(self.finetuned)
         check("the number of seeds", self.seeds, at_least(1), optional=True)
 
     @property

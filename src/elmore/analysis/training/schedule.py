@@ -6,6 +6,7 @@ FOLDER/NAME.json   what the run depends on: settings, data and model
 """
 
 import json
+import shutil
 import signal
 import subprocess
 import time
@@ -31,6 +32,8 @@ _DELAY = 60.0
 
 _POLL = 0.1  # seconds
 _ATTEMPTS = 2
+_LAST_FILE = "task.json"  # of a finished run
+_NO_TIME = "not finished: too little time left"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,12 +49,12 @@ class Job:
     """Returns the command line, given the folder of the run, and whether the run in it is resumed
     rather than replaced. SIGTERM makes the command write a checkpoint and exit with an error."""
 
-    finish: Callable[[Path, float], str]
-    """Called with the folder of the finished run and its duration in seconds; returns a message."""
+    finish: Callable[[Path], str]
+    """Called with the folder of the finished run; returns a message."""
 
-    identity: str = ""
-    """What the run depends on, as JSON. A run that has finished after an earlier call was killed
-    counts if this has not changed since."""
+    identity: Callable[[], str] = lambda: ""
+    """Returns what the run depends on, as JSON. A run of an earlier call is resumed, or counts if
+    it has finished in the meantime, unless this has changed since."""
 
 
 def run_jobs(
@@ -65,11 +68,12 @@ def run_jobs(
 ) -> dict[str, str]:
     """Run jobs in their order, and return the reasons why some have not finished.
 
-    A job that fails gets a second attempt a minute later: it resumes from its checkpoints or, if
-    that is what has failed, starts from the beginning.
+    A job that fails gets a second attempt after the others, but not within a minute, unless no
+    other job runs. It resumes from its checkpoints or, if that is what has failed, starts from the
+    beginning.
 
-    Jobs of a call that was killed continue in the background. A job that still runs is waited for,
-    and one that has finished in the meantime is not repeated.
+    Jobs of a call that was killed continue in the background. They count as running, and one that
+    has finished in the meantime is not repeated.
 
     With a time limit, a job that is not expected to finish in time is left for a later call, unless
     it would not fit into a call of this length either. Jobs that are stopped, by the limit or
@@ -89,6 +93,7 @@ def run_jobs(
     attempts, problems = Counter[str](), dict[str, str]()
     not_before: dict[str, float] = {}
     cannot_resume: set[str] = set()
+    in_background: set[str] = set()
 
     def fail(job: Job, reason: str) -> None:
         problems[job.name] = f"failed: {reason}"
@@ -96,10 +101,10 @@ def run_jobs(
         if with_same_reason == [job.name]:  # a damaged file fails all runs that read it
             show(f"{job.name}: {problems[job.name]}")
 
-    def finish(job: Job, seconds: float) -> None:
+    def finish(job: Job) -> None:
         problems.pop(job.name, None)
         try:
-            show(f"{job.name}: {job.finish(folder / job.name, seconds)}")
+            show(f"{job.name}: {job.finish(folder / job.name)}")
         except InputError as error:  # the next call repeats the run
             fail(job, str(error))
         except OSError as error:  # a full disk, for example; the next call calls `finish` again
@@ -108,37 +113,40 @@ def run_jobs(
         for path in (_log(folder, job), _identity(folder, job)):
             path.unlink(missing_ok=True)
 
-    def postpone(job: Job) -> None:
-        not_before[job.name] = time.monotonic() + _DELAY
-        waiting.append(job)
-
     def is_ready(job: Job) -> bool:
+        if job.name in in_background:
+            return False
         others_may_free_memory = running or not attempts[job.name]
         return not others_may_free_memory or time.monotonic() >= not_before.get(job.name, 0)
 
+    def look_for_background() -> None:
+        """Find the jobs that still run since an earlier call."""
+        for job in waiting:
+            if not is_locked(folder / job.name):
+                in_background.discard(job.name)
+            elif job.name not in in_background:
+                in_background.add(job.name)
+                show(f"{job.name}: still runs since an earlier call; waiting for it")
+
     def start_next() -> bool:
-        """Start the first job that need not wait; return whether another one may be started."""
+        """Start the first job that is ready; return whether there was one."""
         job = next(filter(is_ready, waiting), None)
         if job is None:
             return False
         waiting.remove(job)
         path, left = folder / job.name, remaining()
-        if is_locked(path):
-            if job.name not in not_before:
-                show(f"{job.name}: still runs since an earlier call; waiting for it")
-            postpone(job)
-            return False
-        if _has_finished(folder, job):
-            finish(job, _seconds_so_far(path))
-        elif left is not None and not _fits(job, path, left, minutes or 0):
-            problems[job.name] = "not finished: too little time left"
-        else:
-            resume = job.name not in cannot_resume and _is_resumable(path)
-            attempts[job.name] += 1
-            try:
+        try:
+            is_same = _is_same(folder, job)
+            if is_same and (path / _LAST_FILE).exists():
+                finish(job)
+            elif left is not None and not _fits(job, path, left, minutes or 0):
+                problems.setdefault(job.name, _NO_TIME)
+            else:
+                resume = is_same and job.name not in cannot_resume and _is_resumable(path)
+                attempts[job.name] += 1
                 running.append(_Process(job, folder, environment, resume=resume))
-            except (InputError, OSError) as error:  # of its data
-                fail(job, str(error))
+        except (InputError, OSError) as error:  # of its data
+            fail(job, str(error))
         return True
 
     def remaining() -> float | None:
@@ -146,7 +154,8 @@ def run_jobs(
 
     try:
         while waiting or running:
-            while len(running) < at_once and start_next():
+            look_for_background()
+            while len(running) + len(in_background) < at_once and start_next():
                 pass
             time.sleep(_POLL)
             left = remaining()
@@ -154,13 +163,13 @@ def run_jobs(
             if time_is_up:
                 _stop(running, _RESERVED)
                 for job in waiting:
-                    problems[job.name] = "not finished: too little time left"
+                    problems.setdefault(job.name, _NO_TIME)
                 waiting.clear()
             for process in [process for process in running if process.ended]:
                 running.remove(process)
                 job = process.job
                 if not process.failed:
-                    finish(job, process.seconds)
+                    finish(job)
                 elif time_is_up:
                     problems[job.name] = "not finished: stopped by the time limit"
                     show(f"{job.name}: stopped by the time limit; the next call resumes it")
@@ -169,7 +178,8 @@ def run_jobs(
                     if process.resumed:
                         cannot_resume.add(job.name)
                     if attempts[job.name] < _ATTEMPTS:
-                        postpone(job)
+                        not_before[job.name] = time.monotonic() + _DELAY
+                        waiting.append(job)
     finally:
         _stop(running, _GRACE)
     return problems
@@ -183,9 +193,11 @@ class _Process:
     ) -> None:
         self.job, self.folder, self.resumed = job, folder / job.name, resume
         self.log = _log(folder, job)
+        if not resume and self.folder.exists():
+            # Otherwise, an earlier run could be taken for this one if this one fails at its start.
+            shutil.rmtree(self.folder)
         command = job.command(self.folder, resume)
-        write_text(_identity(folder, job), job.identity)
-        self._start = time.monotonic() - (_seconds_so_far(self.folder) if resume else 0)
+        write_text(_identity(folder, job), job.identity())
         with self.log.open("wb") as log:
             # A session of its own: Ctrl-C reaches this process only, which then stops the jobs.
             self._process = subprocess.Popen(  # noqa: S603
@@ -199,11 +211,6 @@ class _Process:
     @property
     def failed(self) -> bool:
         return self._process.returncode != 0
-
-    @property
-    def seconds(self) -> float:
-        """Duration, including the epochs of earlier calls."""
-        return time.monotonic() - self._start
 
     def reason(self) -> str:
         """Return why the process failed: its signal, or the last line of its output."""
@@ -267,12 +274,11 @@ def _identity(folder: Path, job: Job) -> Path:
     return folder / f"{job.name}.json"
 
 
-def _has_finished(folder: Path, job: Job) -> bool:
-    """Return whether a run with the same settings, data and model has finished."""
+def _is_same(folder: Path, job: Job) -> bool:
+    """Return whether an earlier call has started the run with the same settings, data and model."""
     path = _identity(folder, job)
-    is_same = path.exists() and path.read_text(encoding="utf-8") == job.identity
-    return is_same and (folder / job.name / "task.json").exists()
+    return path.exists() and path.read_text(encoding="utf-8") == job.identity()
 
 
 def _is_resumable(folder: Path) -> bool:
-    return (folder / "config.toml").exists() and not (folder / "task.json").exists()
+    return (folder / "config.toml").exists()

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from elmore.analysis.training.datasets import DATASETS, Files
+from elmore.analysis.training.datasets import DATASETS, Files, check_datasets
 from elmore.analysis.training.mps import multi_process_service
 from elmore.analysis.training.noise import NOISES, write_disturbed
 from elmore.analysis.training.records import RUNS, Records
@@ -35,7 +35,10 @@ _MIN_SHARE_OF_TIME = 0.2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resources:
-    """What training runs may use."""
+    """What is trained in one call, and what it may use."""
+
+    datasets: frozenset[str] = frozenset(DATASETS)
+    """Datasets whose missing runs are trained. Finished runs of others count, too."""
 
     vectors: Path | None = None
     """File of word vectors."""
@@ -52,6 +55,7 @@ class Resources:
     """Keep the trained models."""
 
     def __post_init__(self) -> None:
+        check_datasets(self.datasets)
         for name in ("jobs", "minutes"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -105,6 +109,8 @@ def train_missing(
         record = records.read(run) if run.dataset in files else None
         if record:
             trained.records[run.name] = record
+        elif run.dataset not in resources.datasets:
+            problems[run.name] = "not selected"
         elif run.dataset in files:
             waiting.append(run)
     if waiting:
@@ -129,8 +135,8 @@ def _train(
     unfinished = output / UNFINISHED
     expected = {run.name: _expected_minutes(run, records, plan) for run in runs}
 
-    def finish(run: TrainingRun, folder: Path, seconds: float) -> str:
-        new[run.name] = records.write(run, folder, seconds)
+    def finish(run: TrainingRun, folder: Path) -> str:
+        new[run.name] = records.write(run, folder)
         if resources.keep_weights:
             target = output / TRAINED / run.name
             shutil.rmtree(target, ignore_errors=True)
@@ -170,8 +176,8 @@ def _train(
                 command=lambda folder, resume: train_command(
                     plan, run, prepare(run), folder, resources, resume=resume
                 ),
-                finish=lambda folder, seconds: finish(run, folder, seconds),
-                identity=records.identity(run),
+                finish=lambda folder: finish(run, folder),
+                identity=lambda: records.identity(run),
             )
 
         problems = run_jobs(
@@ -205,10 +211,7 @@ def train_command(
     arguments += ["--vectors", resources.vectors] if resources.vectors else []
     arguments += [f"--set={change}" for change in plan.changes(run)]
     arguments += ["--seed", run.seed, "--device", resources.device]
-    if resume:
-        arguments.append("--resume")
-    elif folder.exists():
-        arguments.append("--overwrite")
+    arguments += ["--resume"] if resume else []
     return list(map(str, arguments))
 
 
