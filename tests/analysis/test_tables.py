@@ -47,7 +47,7 @@ def test_table1_has_the_scores_of_all_seeds_beside_the_paper() -> None:
     scores, _, [found], notes = measure_table1(PLAN, results)
     assert list(scores) == ["CoNLL-2003 NER (F1)", "WNUT-17 NER (F1)"]
     assert scores["CoNLL-2003 NER (F1)"] == {
-        "runs": "2",
+        "seeds": "0, 1",
         "baseline": [90, 91],
         "+ ELMo (tiny)": [92, 91.9],
         "relative error reduction (tiny), %": pytest.approx([20, 10]),
@@ -57,7 +57,7 @@ def test_table1_has_the_scores_of_all_seeds_beside_the_paper() -> None:
         "paper: relative error reduction, %": "21.0",
     }
     assert scores["WNUT-17 NER (F1)"] == {
-        "runs": "0 baseline, 1 tiny",
+        "seeds": "baseline: none; tiny: 0",
         "baseline": [],
         "+ ELMo (tiny)": [40],
         "relative error reduction (tiny), %": [],
@@ -65,8 +65,26 @@ def test_table1_has_the_scores_of_all_seeds_beside_the_paper() -> None:
     assert notes == ()
     assert found == (
         "CoNLL-2003 NER: the relative error reduction is at least the paper's: not confirmed "
-        "(15.0 % in 2 pairs of runs, and 21.0 %)."
+        "(15.0 % in 2 pairs of runs; paper: 21.0 %)."
     )
+
+
+@pytest.mark.parametrize(
+    ("baseline", "elmo", "expected"),
+    [
+        ((0, 1, 2, 3, 4), (4, 3, 2, 1, 0), "0 to 4"),
+        ((1, 2), (0, 1, 2), "baseline: 1, 2; tiny: 0 to 2"),
+        ((0, 1), (0, 2), "baseline: 0, 1; tiny: 0, 2"),
+        ((0, 1, 3), (0, 1, 3), "0, 1, 3"),
+    ],
+)
+def test_table1_shows_the_seeds(
+    baseline: tuple[int, ...], elmo: tuple[int, ...], expected: str
+) -> None:
+    names = [f"conll2003-baseline-{n}" for n in baseline] + [f"conll2003-tiny-{n}" for n in elmo]
+    plan = replace(PLAN, seeds=5)
+    scores = measure_table1(plan, {name: result(90, test=90) for name in names}).scores
+    assert scores["CoNLL-2003 NER (F1)"]["seeds"] == expected
 
 
 def test_table1_states_fine_tuning() -> None:

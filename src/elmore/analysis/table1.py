@@ -36,14 +36,10 @@ def measure_table1(plan: Plan, results: Results) -> Result:
     for name, dataset in DATASETS.items():
         baseline = scores_on_test(results, plan.table1_runs(name, None))
         elmo = {b: scores_on_test(results, plan.table1_runs(name, b)) for b in plan.bilms}
-        counts = {"baseline": len(baseline)} | {b: len(scores) for b, scores in elmo.items()}
-        if not any(counts.values()):
+        if not baseline and not any(elmo.values()):
             continue
-        same = len(set(counts.values())) == 1
         cells: dict[str, Cell] = {
-            "runs": str(len(baseline))
-            if same
-            else ", ".join(f"{count} {column}" for column, count in counts.items()),
+            "seeds": _describe_seeds({"baseline": baseline, **elmo}),
             "baseline": list(baseline.values()),
         }
         for bilm, scores in elmo.items():
@@ -61,7 +57,7 @@ def measure_table1(plan: Plan, results: Results) -> Result:
             if ours := error_reductions(baseline, elmo[plan.bilm]):
                 claim = f"{dataset.title}: the relative error reduction is at least the paper's"
                 mean, pairs = statistics.mean(ours), f"{len(ours)} pair{'s' * (len(ours) > 1)}"
-                details = f"{mean:.1f} % in {pairs} of runs, and {paper:.1f} %"
+                details = f"{mean:.1f} % in {pairs} of runs; paper: {paper:.1f} %"
                 findings.append(finding(claim, mean >= paper, details))
         rows[dataset.heading] = cells
     notes = []
@@ -69,6 +65,20 @@ def measure_table1(plan: Plan, results: Results) -> Result:
         titles = ", ".join(DATASETS[name].title for name in DATASETS if name in plan.finetuned)
         notes.append(f"The biLM was fine-tuned on the training text of {titles} (section 3.4).")
     return Result(rows, {}, tuple(findings), tuple(notes))
+
+
+def _describe_seeds(scores: Mapping[str, Mapping[int, float]]) -> str:
+    """Return the seeds of all columns, or of each if they differ."""
+    seeds = {column: _describe_range(sorted(of_column)) for column, of_column in scores.items()}
+    if len(set(seeds.values())) == 1:
+        return next(iter(seeds.values()))
+    return "; ".join(f"{column}: {text}" for column, text in seeds.items())
+
+
+def _describe_range(numbers: list[int]) -> str:
+    if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{numbers[0]} to {numbers[-1]}"
+    return ", ".join(map(str, numbers)) or "none"
 
 
 def plot_table1(plan: Plan, results: Results) -> list[Plot]:

@@ -227,7 +227,8 @@ def test_only_selected_datasets_are_trained(data: Path) -> None:
     train(data, *ONE_SEED.runs("conll2003", None))
     trained = train(data, *runs, resources=replace(CPU, datasets=frozenset({"conll2003"})))
     assert trained.records.keys() == {"conll2003-baseline-0"}
-    assert trained.problems == {"sick-baseline-0": "not selected"}
+    reason = "not run: its dataset was not selected"
+    assert trained.problems == {"sick-baseline-0": reason}
     trained = train(data, *runs, resources=replace(CPU, datasets=frozenset({"sick"})))
     assert trained.records.keys() == {"conll2003-baseline-0", "sick-baseline-0"}
     assert started(data) == ["conll2003-baseline-0", "sick-baseline-0"]

@@ -110,7 +110,7 @@ def train_missing(
         if record:
             trained.records[run.name] = record
         elif run.dataset not in resources.datasets:
-            problems[run.name] = "not selected"
+            problems[run.name] = "not run: its dataset was not selected"
         elif run.dataset in files:
             waiting.append(run)
     if waiting:
