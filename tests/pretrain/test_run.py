@@ -456,3 +456,45 @@ def test_overlap_of_heldout_and_training_text_is_reported(
         heldout=tmp_path / "heldout.txt", report=lambda r: notes.append(r.get("note")),
     )  # fmt: skip
     assert "2 of the 3 held-out sentences are also in the training text" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("heldout", "epochs", "expected"),
+    [
+        (0.05, 1, ["only {tokens} tokens are held out", "the run has only {steps} steps"]),
+        (0.0, 1, ["the run has only {steps} steps"]),
+        (1e-6, 1, ["no sentences are held out", "the run has only {steps} steps"]),
+        (0.0, 1000, []),
+    ],
+)
+def test_little_text_is_mentioned(
+    text: Path,
+    tmp_path: Path,
+    config: PretrainConfig,
+    monkeypatch: pytest.MonkeyPatch,
+    heldout: float,
+    epochs: int,
+    expected: list[str],
+) -> None:
+    """Oracle: the numbers of tokens and steps of the run, which is stopped at its start."""
+    notes: list[str] = []
+    numbers: dict[str, int] = {}
+
+    def stop(run: loop.Pretraining, *_: object, **__: object) -> None:
+        numbers.update(steps=run.total_steps, tokens=sum(map(len, run.heldout)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("elmore.pretrain.run.train", stop)
+    config = replace(
+        config,
+        run=replace(config.run, heldout=heldout),
+        training=replace(config.training, epochs=epochs),
+    )
+    with pytest.raises(InterruptedRunError):
+        pretrain(
+            [text], tmp_path / "run", config, cache=tmp_path / "c", workers=1, device="cpu",
+            report=lambda r: notes.append(r["note"]),
+        )  # fmt: skip
+    starts = [text.format(**numbers) for text in expected]
+    assert len(notes) == len(starts)
+    assert all(note.startswith(start) for note, start in zip(notes, starts, strict=True))

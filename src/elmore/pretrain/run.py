@@ -5,7 +5,7 @@ DIR/summary.json loss.png                    results of the run
 DIR/config.json model.safetensors softmax.safetensors vocab.txt   the model
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +34,8 @@ from elmore.training.run_folder import Report, RunFolder, hardware_name
 
 CACHE = Path.home() / ".cache" / "elmore"
 SUMMARY, PLOT = "summary.json", "loss.png"
+_FEW_STEPS, _FEW_TOKENS = 500, 2000
+"""Fewer steps, or fewer held-out tokens, are mentioned at the start of a run."""
 
 
 def pretrain(
@@ -96,14 +98,9 @@ def pretrain(
         run = Pretraining(
             config, corpus, folder, processes=processes, heldout=sentences, max_minutes=max_minutes
         )
-        if config.run.heldout and not run.heldout:
-            note = (
-                f"no sentences are held out, so perplexity is not measured: the text has "
-                f"{corpus.num_sentences} sentences, of which run.heldout={config.run.heldout} is "
-                "less than one. Raise run.heldout, or provide held-out text."
-            )
-            report({"note": note})
         if processes.first and not resume:
+            for note in _notes_on_size(run):
+                report({"note": note})
             folder.create(config)
         processes.wait()
         heldout_scores = train(run, report, resume=resume)
@@ -116,6 +113,29 @@ def run_folder(path: Path) -> RunFolder:
     """Return the folder of a run, which ends by writing the model's config.json."""
     results = (SUMMARY, PLOT, WEIGHTS, SOFTMAX, VOCABULARY, "events.out.tfevents.*")
     return RunFolder(path, CONFIG, results)
+
+
+def _notes_on_size(run: Pretraining) -> Iterator[str]:
+    """Yield what to know about a run on little text."""
+    config, corpus = run.config, run.corpus
+    tokens = sum(map(len, run.heldout))
+    if config.run.heldout and not run.heldout:
+        yield (
+            f"no sentences are held out, so perplexity is not measured: the text has "
+            f"{corpus.num_sentences} sentences, of which run.heldout={config.run.heldout} is "
+            "less than one. Raise run.heldout, or provide held-out text."
+        )
+    elif run.heldout and tokens < _FEW_TOKENS:
+        yield (
+            f"only {tokens:,} tokens are held out, so perplexity is imprecise. Raise run.heldout, "
+            "or provide held-out text."
+        )
+    if run.total_steps < _FEW_STEPS:
+        yield (
+            f"the run has only {run.total_steps:,} steps, too few to learn much. For little text, "
+            f"lower training.streams (now {config.training.streams}) or raise training.epochs "
+            f"(now {config.training.epochs:g})."
+        )
 
 
 def train(run: Pretraining, report: Report, *, resume: bool) -> dict[str, float] | None:
