@@ -79,6 +79,8 @@ def test_page_has_the_tables_figures_and_notes(tmp_path: Path) -> None:
     assert ("li", "wic (not run): no <data>") in page.texts
     assert any(text.endswith("1 training run, 3 s in total.") for _, text in page.texts)
     assert ("a", "href", "#no-result") in page.attributes
+    assert ("a", "href", "runs/") in page.attributes
+    assert ("code", "runs/") in page.texts
 
 
 def test_page_needs_no_other_file(tmp_path: Path) -> None:
@@ -101,7 +103,9 @@ def test_quick_results_are_labeled(tmp_path: Path) -> None:
     assert ("p", QUICK) not in render(tmp_path)[0].texts
     text = render_report({"table1": record(quick=True)}, {})
     assert f"**{QUICK}**" in text
-    assert "`table1.json`: quick run, elmore 1," in text  # also where one table is quoted
+    assert (
+        "[`table1.json`](table1.json): quick run, elmore 1," in text
+    )  # also where one table is quoted
     assert "quick run" not in render_report({"table1": record()}, {})
 
 

@@ -234,7 +234,7 @@ def test_table_of_trained_tasks_has_figures_and_says_what_is_missing(
     assert record == read(out / "table1.json")
     assert record["scores"] == {
         "SICK (accuracy)": {
-            "runs": "2",
+            "seeds": "0, 1",
             "baseline": pytest.approx([40, 41]),
             "+ ELMo (tiny)": pytest.approx([50, 51]),
             "relative error reduction (tiny), %": pytest.approx([1000 / 60, 1000 / 59]),

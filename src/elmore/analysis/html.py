@@ -58,6 +58,8 @@ code { font-size: .9em; }
 _SPREAD, _UNBROKEN = " ± ", "&nbsp;±&nbsp;"
 _LINK = re.compile(r"https?://[^\s,;<>)]*[^\s,;<>).]")
 _CODE = re.compile(r"`([^`]+)`")
+_FILE_LINK = re.compile(r"\[(`[^`]+`)\]\(([\w./-]+)\)")
+"""A link to another file of the report."""
 
 
 def render_html(
@@ -148,5 +150,6 @@ def _table(record: dict[str, Any]) -> str:
 
 def _text(text: str) -> str:
     """Return text as HTML, with `code` and links."""
-    marked = _CODE.sub(r"<code>\1</code>", escape(text))
+    linked = _FILE_LINK.sub(r'<a href="\2">\1</a>', escape(text))
+    marked = _CODE.sub(r"<code>\1</code>", linked)
     return _LINK.sub(lambda match: f'<a href="{match[0]}">{match[0]}</a>', marked)

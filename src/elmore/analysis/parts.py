@@ -160,9 +160,10 @@ PARTS: dict[str, Part | TrainingPart] = {
         runs=table1_runs,
         measure=measure_table1,
         plot=plot_table1,
-        about="Test scores in percent: mean and standard deviation over seeds. The dev set selects "
-        "the epoch, and the test set is scored once. The relative error reduction is the mean over "
-        "pairs of runs with the same seed.",
+        about="Test scores in percent: mean and sample standard deviation over seeds. The dev set "
+        "selects the epoch, and the test set is scored once. The relative error reduction is the "
+        "mean over pairs of runs with the same seed. docs/deviations.md of elmore lists how models "
+        "and settings differ from the paper's.",
         published="Peters et al. (2018), Table 1.",
     ),
     "table2": TrainingPart(
@@ -306,7 +307,7 @@ PARTS: dict[str, Part | TrainingPart] = {
         plot=plot_robustness,
         about="Test F1 in percent on CoNLL-2003, mean and standard deviation over seeds, after 5 "
         "or 10 % of the letters were disturbed: swapped, dropped, inserted or substituted (typos), "
-        "changed to the other case, or part of a word that was replaced by random letters (unseen "
+        "changed to the other case, or in words that were replaced by random letters (unseen "
         "words). Tokens and gold entities stay as they are. The models of Table 1 are used, which "
         "were trained on clean text.",
     ),

@@ -44,8 +44,8 @@ def render_title(records: Mapping[str, dict[str, Any]]) -> tuple[str, str]:
     conditions = first["conditions"]
     return f"Evaluation of the model {conditions['model']}", (
         f"Hash of its weights: {conditions['weights_hash']}. Each JSON file in this folder has the "
-        "scores of an evaluation at full precision, and its conditions; `runs/` has those of each "
-        "training run."
+        "scores of an evaluation at full precision, and its conditions; [`runs/`](runs/) has those "
+        "of each training run."
     )
 
 
@@ -94,7 +94,7 @@ def render_conditions(name: str, record: dict[str, Any]) -> str:
             ("elmore", "elmore"),
             ("commit", "commit"),
             ("torch", "torch"),
-            ("precision", "precision"),
+            ("biLM in" if "runs" in record else "precision", "precision"),
             ("on", "device"),
             ("seed", "seed"),
         )
@@ -105,7 +105,7 @@ def render_conditions(name: str, record: dict[str, Any]) -> str:
         duration = f"{count} training run{'s' * (count != 1)}, {duration} in total"
     quick = "quick run, " if conditions.get("quick") else ""
     shortened = _COMMIT.sub(r"\1", measured)
-    return f"`{name}.json`: {quick}{shortened}, {duration}."
+    return f"[`{name}.json`]({name}.json): {quick}{shortened}, {duration}."
 
 
 def render_details(details: Mapping[str, Any]) -> str:

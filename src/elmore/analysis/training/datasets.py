@@ -16,6 +16,7 @@ from elmore.analysis.training.samples import (
 )
 from elmore.errors import InputError
 
+SAME_DATA = "the same"
 _SNLI_HELD_OUT = 1_000
 
 
@@ -23,6 +24,8 @@ class Published(NamedTuple):
     """Test scores of Peters et al. (2018), in percent."""
 
     data: str
+    """The dataset of the paper; `SAME_DATA` if it is the same."""
+
     baseline: float
     elmo: float
 
@@ -174,9 +177,10 @@ DATASETS: dict[str, Dataset] = {
         quick=100,
         published=Published("all of SNLI", 88.0, 88.7),
         settings=("data.class_weights=balanced",),
-        about="With `snli_1.0_train_subset.jsonl`, a part of the training set, the model also "
-        f"trains on the official dev set, except its last {_SNLI_HELD_OUT:,} labeled pairs, which "
-        "select the epoch. Classes have balanced weights. The test set is the official one.",
+        about="With `snli_1.0_train_subset.jsonl`, a part of the training set with few neutral "
+        "pairs, the model also trains on the official dev set, except its last "
+        f"{_SNLI_HELD_OUT:,} labeled pairs, which select the epoch. Classes have balanced weights. "
+        "The test set is the official one.",
         split=_split_snli,
     ),
     "srl": Dataset(
@@ -212,7 +216,7 @@ DATASETS: dict[str, Dataset] = {
         source="https://www.clips.uantwerpen.be/conll2003/ner",
         minutes=6,
         quick=100,
-        published=Published("the same", 90.15, 92.22),
+        published=Published(SAME_DATA, 90.15, 92.22),
         seeds=5,
     ),
     "sst5": Dataset(
@@ -224,7 +228,7 @@ DATASETS: dict[str, Dataset] = {
         source="https://nlp.stanford.edu/sentiment",
         minutes=4,
         quick=20,
-        published=Published("the same", 51.4, 54.7),
+        published=Published(SAME_DATA, 51.4, 54.7),
         seeds=5,
     ),
     "sick": Dataset(
