@@ -243,7 +243,8 @@ def test_table_of_trained_tasks_has_figures_and_says_what_is_missing(
     assert record["runs"] == [f"sick-{kind}-{n}" for kind in ("baseline", "tiny") for n in (0, 1)]
     assert record["conditions"]["device"] == "a CPU"
     assert vectors.name in record["conditions"]["data"]
-    words, *missing = record["notes"]
+    finetuning, words, *missing = record["notes"]
+    assert finetuning.startswith("The biLM was not fine-tuned")
     assert words.startswith("Word vectors: `glove.100d.txt`, 2 words, 2 dimensions. It has no")
     assert "such as `i`, `'s`, `n't`, `1`, `2018`." in words
     names = [f"wnut17-{kind}-{n}" for kind in ("baseline", "tiny") for n in (0, 1)]
@@ -252,7 +253,7 @@ def test_table_of_trained_tasks_has_figures_and_says_what_is_missing(
     assert outcomes.failed == dict.fromkeys(names, "no memory (exit code 1)")
     assert outcomes.unfinished == []
     report = (out / "report.md").read_text()
-    assert "| SICK (accuracy) | 2 | 40.50 ± 0.71 | 50.50 ± 0.71 | 16.81 ± 0.20 |" in report
+    assert "| SICK (accuracy) | 0, 1 | 40.50 ± 0.71 | 50.50 ± 0.71 | 16.81 ± 0.20 |" in report
     [failed] = [
         line for line in report.splitlines() if line.endswith(" (failed): no memory (exit code 1)")
     ]

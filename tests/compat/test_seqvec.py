@@ -220,13 +220,15 @@ def can_be_written(names: list[str]) -> bool:
 @example(names=["a", "a/b"])
 @example(names=["a/b", "a"])
 @example(names=["a/b", "a/c"])
+@example(names=["a/./a"])  # h5py fails, but not for a/./b/c
 def test_ids_are_rejected_if_hdf5_cannot_hold_them_together(names: list[str]) -> None:
     try:
         check_output(Path("v.h5"), per_protein=False, ids=names)
         is_valid = True
     except InputError:
         is_valid = False
-    assert is_valid == can_be_written(names)
+    has_dot = any("." in name.split("/") for name in names)  # h5py drops some of them
+    assert is_valid == (can_be_written(names) and not has_dot)
     check_output(Path("v.npz"), per_protein=False, ids=names)
 
 

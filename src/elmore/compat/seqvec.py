@@ -218,10 +218,9 @@ def _with_valid_names(items: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T]]
     datasets: dict[tuple[str, ...], str] = {}
     groups: dict[tuple[str, ...], str] = {}
     for name, item in items:
-        *_, last = name.split("/")
-        if last in ("", "."):
+        parts = tuple(filter(None, name.split("/")))
+        if "." in parts or not name or name.endswith("/"):
             raise InputError(f"HDF5 reserves '/' and '.', so {name!r} can't be an id; {_ELSEWHERE}")
-        parts = tuple(part for part in name.split("/") if part not in ("", "."))
         above = [parts[:length] for length in range(1, len(parts))]
         taken = [groups.get(parts), *(datasets.get(path) for path in (*above, parts))]
         if other := next(filter(None, taken), None):
