@@ -21,7 +21,7 @@ QUICK_TESTS := tests/cli/test_commands.py tests/cli/test_training_commands.py te
 # torch 2.6.0 installs.
 TEST_OLDEST := .venv-oldest/bin/python -m pytest -o addopts=--strict-markers -m "not gpu"
 
-.PHONY: demo test test-docs test-ray test-browser check lint docs tutorials test-wheel test-core test-oldest test-oldest-quick bench clean
+.PHONY: demo test test-docs test-models test-ray test-browser check lint docs tutorials test-wheel test-core test-oldest test-oldest-quick bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -32,6 +32,9 @@ test: $(INSTALLED)
 test-docs: $(INSTALLED)  # run the code of all pages and tutorials
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m docs tests/test_docs.py tests/test_tutorials.py
 
+test-models: $(INSTALLED)  # load the model packages, and test their layers
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m models models tests/test_packaging.py
+
 test-ray: $(INSTALLED_RAY)
 	$(BIN)/python -m pytest -m ray -p no:logging tests/integrations/test_ray.py tests/test_docs.py
 
@@ -40,7 +43,7 @@ test-browser: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[browser]"
 	$(BIN)/python -m pytest -m browser tests/browser
 
-check: lint test test-docs test-ray test-browser
+check: lint test test-docs test-models test-ray test-browser
 
 lint: $(INSTALLED_TOOLS)
 	$(BIN)/ruff format --check .

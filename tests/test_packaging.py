@@ -64,6 +64,7 @@ def install_package(folder: Path, empty: Path, monkeypatch: pytest.MonkeyPatch) 
     return site
 
 
+@pytest.mark.models
 @pytest.mark.parametrize("folder", MODEL_PACKAGES, ids=lambda folder: folder.name)
 def test_model_package_is_loaded_by_the_name_of_its_folder(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -80,6 +81,7 @@ def test_model_package_is_loaded_by_the_name_of_its_folder(
     assert elmore.load(folder.name, device="cpu").weights_hash == expected.weights_hash
 
 
+@pytest.mark.models
 @pytest.mark.parametrize("folder", MODEL_PACKAGES, ids=lambda folder: folder.name)
 def test_hdf5_copy_of_a_model_has_the_same_weights(folder: Path, tmp_path: Path) -> None:
     elmo = elmore.load(folder, device="cpu")
@@ -90,6 +92,7 @@ def test_hdf5_copy_of_a_model_has_the_same_weights(folder: Path, tmp_path: Path)
     np.testing.assert_allclose(copy.embed(sentence)[0], elmo.embed(sentence)[0], atol=1e-6)
 
 
+@pytest.mark.models
 @pytest.mark.parametrize("folder", TASK_PACKAGES, ids=lambda folder: folder.name)
 def test_tasks_of_a_package_are_loaded_by_name(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 import elmore
 from elmore.analysis.senses import embed_senses, read_senses
 from elmore.checkpoint.language_model import read_language_model
 from elmore.pretrain.perplexity import measure_perplexity
+
+pytestmark = pytest.mark.models
 
 FOLDER = Path(__file__).parent
 EXAMPLES = FOLDER.parents[1] / "examples"
