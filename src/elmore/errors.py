@@ -1,5 +1,7 @@
-"""Errors that are not bugs: invalid input and missing optional packages."""
+"""Errors that are not bugs, such as invalid input and missing optional packages, and warnings."""
 
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -47,3 +49,11 @@ def require(module: str, *, extra: str) -> Any:
             f"this needs the package {module.split('.')[0]!r}, which is not installed. "
             f'Install it with: pip install "elmore[{extra}]"'
         ) from error
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Show a warning with the line of the code that called elmore, not one of elmore itself."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "elmore":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

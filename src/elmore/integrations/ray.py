@@ -21,7 +21,7 @@ import pyarrow as pa
 import torch
 
 from elmore.atomic import lock, remove_leftovers_in
-from elmore.errors import InputError, MissingExtraError
+from elmore.errors import InputError, MissingExtraError, warn_user
 from elmore.integrations.arrow import ArrowEmbedder
 from elmore.integrations.input_files import open_partition
 from elmore.integrations.partitions import (
@@ -203,11 +203,10 @@ def embed_dataset(
     size = count_actors(ray, actors, num_cpus, num_gpus, may_grow=True, free_cpus=1)
     total = ray.cluster_resources().get("CPU", 0)
     if total - size * num_cpus < 1:
-        warnings.warn(
+        warn_user(
             f"{size} actors with {num_cpus:g} CPUs each leave less than one of the {total:g} CPUs "
             "of the cluster for reading. Ray Data then waits forever, unless the cluster grows: "
             "use fewer actors, or fewer CPUs for each.",
-            stacklevel=2,
         )
     options = _with_absolute_paths(options)
     embed = _new_embedder(options, num_cpus, num_gpus)
@@ -300,7 +299,7 @@ def _collect(reports: Iterable[Report], total: int) -> list[Report]:
             break
         for message in {*report.warnings} - warned:
             warned.add(message)
-            warnings.warn(message, stacklevel=3)
+            warn_user(message)
     if failed:
         shown = "; ".join(report.error for report in failed[:_FAILURES_SHOWN])
         more = (

@@ -1,6 +1,5 @@
 """Trained tasks: used for predictions, and scored."""
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any, NamedTuple, overload
 
 import torch
 
-from elmore.errors import InputError
+from elmore.errors import InputError, warn_user
 from elmore.tasks.config import TaskConfig
 from elmore.tasks.encoder import Encoder
 from elmore.tasks.fit import predict
@@ -232,7 +231,7 @@ class TrainedTask(NamedTuple):
                     "returned by `read`. To score a file, pass its path."
                 )
         for note in self.check_labels(examples, source):
-            warnings.warn(note, stacklevel=2)
+            warn_user(note)
         return self.task.score(examples, self.predict(examples))
 
     def check_labels(self, examples: Sequence[Any], source: str) -> list[str]:

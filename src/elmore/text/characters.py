@@ -12,7 +12,6 @@ five special ids follow the 256 bytes:
 N words, C characters.
 """
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
@@ -21,6 +20,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from elmore.errors import warn_user
 from elmore.text.sentences import BOS_WORD, EOS_WORD, Sentence, TokenBatch, batch_sentences
 
 BOS, EOS, BOW, EOW, PAD = range(257, 262)
@@ -47,10 +47,9 @@ def encode_words(
     lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(words))
     if len(words) and lengths.max() > width - 2:
         if warn:  # with the same text for all words: Python shows equal warnings only once
-            warnings.warn(
+            warn_user(
                 f"some tokens are longer than {width - 2} bytes, and the model reads only the "
                 f"first {width - 2}. Unless they are URLs, check the tokenizer and the language.",
-                stacklevel=2,
             )
         encoded = [word[: width - 2] for word in encoded]
         lengths = lengths.clip(max=width - 2)

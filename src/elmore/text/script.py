@@ -1,8 +1,9 @@
 """A warning about text in a script that a model has hardly seen."""
 
 import unicodedata
-import warnings
 from collections.abc import Iterable, Iterator
+
+from elmore.errors import warn_user
 
 # Languages whose text is in Latin letters only. Text in other languages often has Latin words, too,
 # so for their models no script is unexpected.
@@ -34,11 +35,10 @@ def warn_about_script(sentences: Iterable[list[str]], language: str | None) -> I
             if len(letters) >= _MAX_LETTERS:
                 break
         if len(letters) >= _MIN_LETTERS and 2 * sum(map(_is_latin, letters)) < len(letters):
-            warnings.warn(  # with the same text for all input: Python shows it only once
+            warn_user(  # with the same text for all input: Python shows it only once
                 f"most letters of the text are not Latin. The model was trained on text in the "
                 f"language {language} and has hardly seen this script, so its vectors are of "
                 "little use. Choose a model for the language of the text.",
-                stacklevel=2,
             )
     yield from remaining
 

@@ -6,13 +6,12 @@ models: `don't` becomes `don 't`, `&` stays `&`, and hyphenated words stay whole
 
 import re
 import unicodedata
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Literal, TypeVar, get_args
 
-from elmore.errors import InputError, as_input_error, require
+from elmore.errors import InputError, as_input_error, require, warn_user
 
 TokenizerName = Literal["moses", "whitespace", "spacy"]
 Tokenizer = Callable[[str], list[str]]
@@ -98,11 +97,10 @@ def choose_tokenization(
         default.language if language is None else language,
     )
     if of_model and chosen != of_model and chosen.tokenizer != "whitespace":
-        warnings.warn(
+        warn_user(
             f"the model was trained on text that was tokenized by {of_model.tokenizer} for the "
             f"language {of_model.language}; with {chosen.tokenizer} for {chosen.language}, results "
             "may be worse",
-            stacklevel=3,
         )
     return chosen
 

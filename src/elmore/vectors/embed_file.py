@@ -2,7 +2,6 @@
 
 import re
 import time
-import warnings
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import elmore
 from elmore.atomic import refuse_existing
-from elmore.errors import InputError
+from elmore.errors import InputError, warn_user
 from elmore.progress import Progress, track
 from elmore.text.lines import read_lines
 from elmore.vectors.parts import Saved, check_output, write_vectors
@@ -159,10 +158,9 @@ def _check_text(text: Path) -> None:
     if text.is_file() and size == 0:
         raise InputError(_EMPTY.format(text))
     if _FASTA_NAME.search(text.name):
-        warnings.warn(
+        warn_user(
             f"{text} is embedded as text. If it holds proteins, use embed_fasta, or --format fasta "
             "on the command line",
-            stacklevel=3,
         )
 
 

@@ -8,11 +8,12 @@ Set the environment variable ELMORE_KERNELS=0 to disable the kernels.
 """
 
 import os
-import warnings
 from functools import cache
 
 import torch
 from torch import Tensor
+
+from elmore.errors import warn_user
 
 _MIN_CAPABILITY = (8, 0)  # tensor cores for bfloat16, and the oldest GPUs that Triton supports
 
@@ -43,11 +44,10 @@ def _supported(device: torch.device) -> bool:
     """Return whether the kernels run on a device. If not, warn once and give the reason."""
     reason = _failure(device)
     if reason is not None:
-        warnings.warn(
+        warn_user(
             f"elmore's CUDA kernels do not run on {device}: {reason}. Slower PyTorch code is used "
             "instead. Set the environment variable ELMORE_KERNELS=0 to hide this warning.",
             RuntimeWarning,
-            stacklevel=3,
         )
     return reason is None
 
