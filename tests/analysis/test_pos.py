@@ -1,4 +1,4 @@
-"""POS probing. Oracles: words by hand, linearly separable vectors, a step of Adam in NumPy."""
+"""POS probing. Oracles: words by hand, linearly separable vectors."""
 
 from pathlib import Path
 
@@ -7,16 +7,14 @@ import pytest
 import torch
 
 from elmore.analysis.pos import (
-    ProbeConfig,
     TaggedWords,
-    accuracy,
     embed_words,
     measure_pos,
     probe_pos,
     read_conllu,
     shuffle_tags,
-    train_probe,
 )
+from elmore.analysis.probe import ProbeConfig
 from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.tasks.tag.data import TagExample
@@ -136,41 +134,6 @@ def test_tag_that_is_not_in_training_counts_as_an_error() -> None:
     train, dev, test = sample_words(50), sample_words(10), sample_words(10)
     test.tags[0] = "UH"
     assert probe_pos(train, dev, test, SMALL_DATA) == [39 / 40]
-
-
-def test_training_is_reproducible_from_its_seed() -> None:
-    x, tags = torch.randn(500, 6), torch.randint(3, (500,))
-    runs = []
-    for seed in (0, 0, 1):
-        torch.rand(1)  # the state of the global generator does not matter
-        runs.append(train_probe(x, tags, x, tags, ProbeConfig(seed=seed, batch_size=32)).weight)
-    assert torch.equal(runs[0], runs[1])
-    assert not torch.equal(runs[0], runs[2])
-
-
-def test_first_step_equals_adam_on_a_softmax() -> None:
-    """From zero weights, every tag has probability 1/K; Adam's first step is -lr sign(gradient)."""
-    x, tags = torch.randn(40, 6), torch.arange(40) % 3
-    config = ProbeConfig(max_epochs=1, batch_size=40, learning_rate=0.01)
-    probe = train_probe(x, tags, x, tags, config)
-    gradient = (1 / 3 - np.eye(3)[tags.numpy()]).T @ x.numpy() / 40  # (K, D)
-    np.testing.assert_allclose(probe.weight.detach(), -0.01 * np.sign(gradient), rtol=1e-3)
-
-
-def test_training_stops_early_and_returns_the_best_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, tags = torch.randn(40, 6), torch.arange(40) % 3
-    unknown_tags = torch.full((40,), -1)
-    accuracies = []
-
-    def record_accuracy(*args) -> float:
-        accuracies.append(accuracy(*args))
-        return accuracies[-1]
-
-    monkeypatch.setattr("elmore.analysis.pos.accuracy", record_accuracy)
-    best = train_probe(x, tags, x, unknown_tags, ProbeConfig(patience=2))
-    assert accuracies == [0.0] * 3
-    first = train_probe(x, tags, x, unknown_tags, ProbeConfig(max_epochs=1))
-    assert torch.equal(best.weight, first.weight)
 
 
 def test_probe_on_shuffled_tags_falls_to_the_majority_class() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import elmore
-from elmore.analysis.pos import ProbeConfig
+from elmore.analysis.probe import ProbeConfig
 from elmore.embedder import Embedder
 from elmore.training.run_folder import hardware_name
 

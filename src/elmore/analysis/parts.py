@@ -15,6 +15,7 @@ from elmore.analysis.encoders import (
     plot_encoder_tasks,
     plot_encoders,
 )
+from elmore.analysis.few_labels import FEW_LABELS_FILES, measure_few_labels, plot_few_labels
 from elmore.analysis.figure1 import figure1_runs, measure_figure1, plot_figure1
 from elmore.analysis.figure2 import figure2_runs, measure_figure2, plot_figure2
 from elmore.analysis.finetuning import finetuning_runs, measure_finetuning
@@ -323,6 +324,23 @@ PARTS: dict[str, Part | TrainingPart] = {
         "in Table 5, with the layer that is best on SemEval-2007.",
         quick={"wsd/semcor.data.xml": sample_semcor},
     ),
+    "few-labels": Part(
+        title="Where ELMo stands today: few labels",
+        folder="tasks",
+        files=FEW_LABELS_FILES,
+        measure=lambda model, folder: measure_few_labels(model.name, model.embedder, folder),
+        plot=plot_few_labels,
+        source="the Stanford Sentiment Treebank, a treebank of https://universaldependencies.org, "
+        "and GloVe of https://nlp.stanford.edu/projects/glove",
+        about="Test accuracy in percent of linear classifiers of frozen vectors, trained on few "
+        "labeled sentences: mean and standard deviation over five samples. For sentiment, the "
+        "vector of a sentence is the mean over its words. The dev set selects the layer and the "
+        "epoch.",
+        quick={
+            **{name: sample_of("lines", 60) for name in FEW_LABELS_FILES[:3]},
+            **{name: sample_of("sentences", 60) for name in FEW_LABELS_FILES[3:6]},
+        },
+    ),
     "encoder-tasks": TrainingPart(
         title="Where ELMo stands today: NER and sentiment",
         runs=encoder_task_runs,
@@ -338,7 +356,7 @@ PARTS: dict[str, Part | TrainingPart] = {
 GROUPS: dict[str, tuple[str, ...]] = {
     "intrinsic": ("perplexity", "wsd", "pos", "wic", "scws"),
     "training": tuple(name for name, part in PARTS.items() if isinstance(part, TrainingPart)),
-    "today": ("encoders", "encoder-tasks"),
+    "today": ("encoders", "few-labels", "encoder-tasks"),
     "pairs": (),  # those of the files that are given
     "table4": ("neighbors",),
     "table5": ("wsd",),

@@ -1,26 +1,24 @@
 """Table 6: part-of-speech tagging with a linear probe on a single layer.
 
-J layers, N words of a text, M words of the dev text, W words of a sentence, D dim, K tags.
+J layers, N words of a text, W words of a sentence, D dim, K tags.
 """
 
-import copy
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float16, Int64
-from torch import Tensor, nn
+from jaxtyping import Float16
+from torch import Tensor
 
 from elmore.analysis.data_files import find_file
+from elmore.analysis.probe import ProbeConfig, accuracy, standardize, train_probe
 from elmore.analysis.results import Result, finding, layer_rows
 from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.progress import with_progress
-from elmore.schema import at_least, check_settings
 from elmore.tasks.tag.data import TagExample, read_tags
 
 TagSet = Literal["xpos", "upos"]
@@ -37,29 +35,6 @@ class TaggedWords(NamedTuple):
 
     layers: list[Float16[Tensor, "N D"]]
     tags: list[str]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProbeConfig:
-    """How a probe is trained."""
-
-    batch_size: Annotated[int, at_least(1)] = 256
-    """Words per step."""
-
-    learning_rate: float = 3e-3
-    """Learning rate of Adam."""
-
-    max_epochs: Annotated[int, at_least(1)] = 50
-    """Maximum number of epochs."""
-
-    patience: Annotated[int, at_least(1)] = 5
-    """Stop after this many epochs without improvement of the dev accuracy."""
-
-    seed: int = 0
-    """Seed for the order of the words."""
-
-    def __post_init__(self) -> None:
-        check_settings(self, "probe")
 
 
 def measure_pos(embedder: Embedder, folder: Path, config: ProbeConfig | None = None) -> Result:
@@ -149,58 +124,7 @@ def probe_pos(
     accuracies = []
     layers = zip(train.layers, dev.layers, test.layers, strict=True)
     for layer in with_progress(layers, "probes trained", len(train.layers)):
-        x = _standardize(*layer)
+        x = standardize(*layer)
         probe = train_probe(x[0], tags[0], x[1], tags[1], config or ProbeConfig())
         accuracies.append(accuracy(probe, x[2], tags[2]))
     return accuracies
-
-
-def train_probe(
-    x: Float[Tensor, "N D"],
-    tags: Int64[Tensor, " N"],
-    dev_x: Float[Tensor, "M D"],
-    dev_tags: Int64[Tensor, " M"],
-    config: ProbeConfig,
-) -> nn.Linear:
-    """Train a linear softmax classifier; return the one with the best dev accuracy."""
-    probe = nn.Linear(x.shape[1], int(tags.max()) + 1)
-    # The loss is convex, so zeros are as good as random weights, and need no seed.
-    nn.init.zeros_(probe.weight)
-    nn.init.zeros_(probe.bias)
-    optimizer = torch.optim.Adam(probe.parameters(), lr=config.learning_rate)
-    generator = torch.Generator().manual_seed(config.seed)
-    best, best_accuracy, epochs_without_improvement = probe, -1.0, 0
-    for _ in range(config.max_epochs):
-        for batch in torch.randperm(len(x), generator=generator).split(config.batch_size):
-            loss = nn.functional.cross_entropy(probe(x[batch]), tags[batch])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        dev_accuracy = accuracy(probe, dev_x, dev_tags)
-        if dev_accuracy > best_accuracy:
-            best, best_accuracy = copy.deepcopy(probe), dev_accuracy
-            epochs_without_improvement = 0
-        else:
-            epochs_without_improvement += 1
-        if epochs_without_improvement == config.patience:
-            break
-    return best
-
-
-@torch.inference_mode()
-def accuracy(probe: nn.Linear, x: Float[Tensor, "N D"], tags: Int64[Tensor, " N"]) -> float:
-    """Return the fraction of words whose tag is predicted correctly."""
-    return (probe(x).argmax(dim=-1) == tags).double().mean().item()
-
-
-def _standardize(
-    train: Float16[Tensor, "N D"], *others: Float16[Tensor, "_ D"]
-) -> list[Float[Tensor, "_ D"]]:
-    """Standardize each dimension with the mean and variance of the training text.
-
-    The transformation is linear, so the probe stays a linear function of the layer. It lets all
-    layers and dimensions share one learning rate.
-    """
-    std, mean = torch.std_mean(train.float(), dim=0, correction=0)
-    std = std.clamp(min=1e-6)  # avoids division by zero in constant dimensions
-    return [(words.float() - mean).div_(std) for words in (train, *others)]

