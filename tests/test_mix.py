@@ -214,6 +214,37 @@ def test_unfrozen_bilm_has_gradients(bilm: BiLM) -> None:
     assert all(p.grad is not None for p in bilm.parameters())
 
 
+@pytest.mark.usefixtures("packed_or_plain")
+def test_bilm_can_be_unfrozen_and_frozen_again(bilm: BiLM) -> None:
+    """Oracles: the gradients of an `Elmo` that is created unfrozen; the plain biLM."""
+    batch = encode_sentences(SENTENCES)
+    elmo, trained = Elmo(bilm, dropout=0.0).eval(), copy.deepcopy(bilm)
+    [before] = elmo(batch)
+    elmo.bilm.requires_grad_()
+    assert not elmo.frozen
+    for model in (elmo, Elmo(trained, dropout=0.0, frozen=False).eval()):
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        model(batch)[0].square().sum().backward()
+        optimizer.step()
+    for name, weight in elmo.bilm.named_parameters():
+        assert not torch.equal(weight, bilm.get_parameter(name)), name
+        torch.testing.assert_close(weight, trained.get_parameter(name))
+    elmo.requires_grad_(False)
+    assert elmo.frozen
+    [after] = elmo(batch)
+    assert not torch.allclose(after, before, atol=0.1)
+    torch.testing.assert_close(after, elmo.mix(elmo.bilm(*batch).layers, batch.mask)[0])
+
+
+def test_unfrozen_bilm_has_dropout_in_training_mode(bilm: BiLM) -> None:
+    elmo, batch = Elmo(bilm, dropout=0.0), encode_sentences(SENTENCES)
+    elmo.bilm.requires_grad_()
+    elmo.train()
+    assert not torch.equal(elmo(batch)[0], elmo(batch)[0])
+    elmo.bilm.requires_grad_(False)
+    assert torch.equal(elmo(batch)[0], elmo(batch)[0])
+
+
 def test_projection_dim_sets_the_output_dimension(bilm: BiLM) -> None:
     elmo = Elmo(bilm, num_mixes=2, projection_dim=7)
     assert elmo.dim == 7

@@ -94,7 +94,8 @@ class BiLMRunner(nn.Module):
     """A biLM as a part of a model, frozen or trained.
 
     A frozen biLM is copied, so later changes to the caller's model have no effect. It runs in the
-    same engine as `Embedder`, also during training.
+    same engine as `Embedder`, also during training. To freeze or unfreeze it later, call
+    `bilm.requires_grad_`; then call `train`, which turns its dropout on or off.
 
     Args:
         bilm: The language model. Copied if frozen, otherwise trained in place.
@@ -109,16 +110,21 @@ class BiLMRunner(nn.Module):
                 "`embedder.bilm`."
             )
         self.bilm = (copy.deepcopy(bilm) if frozen else bilm).requires_grad_(not frozen)
-        self.frozen = frozen
         self._runner: PaddedRunner | None = None  # of a frozen biLM, made at the first call
         self.register_load_state_dict_post_hook(_refresh)  # type: ignore[no-untyped-call]
         self.train(self.training)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether no weight of the biLM requires a gradient."""
+        return not any(weight.requires_grad for weight in self.bilm.parameters())
 
     def run_bilm(
         self, ids: Int[Tensor, "B T *C"], mask: Bool[Tensor, "B T"], state: BiLMState | None = None
     ) -> BiLMOutput:
         """Run the biLM alone, as `BiLM.forward` does; without gradients if it is frozen."""
         if not self.frozen:
+            self.refresh()  # its weights will have changed if it is frozen again
             return self.bilm(ids, mask, state)
         if self._runner is None:
             self._runner = PaddedRunner(new_engine(copy.deepcopy(self.bilm)))
@@ -157,7 +163,8 @@ class Elmo(BiLMRunner):
     where it helps, another for its output (section 3.3).
 
     A frozen biLM is copied and runs in the same fast engine as `Embedder`, without gradients and
-    without dropout. Only the mixes, and the projections if there are any, have gradients.
+    without dropout. Only the mixes, and the projections if there are any, have gradients. After
+    `elmo.bilm.requires_grad_()`, the biLM is trained, too.
 
     Args:
         bilm: The language model, such as `embedder.bilm`. Trained in place if not frozen.

@@ -219,6 +219,25 @@ def test_requires_grad_trains_the_bilm(release: Release) -> None:
         elmo(batch_to_ids([["again"]]))["elmo_representations"][0].sum().backward()
 
 
+@pytest.mark.parametrize("of", ["module", "bilm"])
+def test_bilm_can_be_unfrozen_later(release: Release, of: str) -> None:
+    """Oracle: the weights of an `Elmo` that is created with `requires_grad=True`."""
+    batches = [batch_to_ids(batch) for batch in BATCHES[:2]]
+    late = Elmo(release.options_file, release.weights_file, 1, dropout=0)
+    early = Elmo(release.options_file, release.weights_file, 1, requires_grad=True, dropout=0)
+    frozen, _ = late(batches[0]), early(batches[0])  # both carry the same state
+    assert frozen["elmo_representations"][0].requires_grad  # because of the mix
+    (late if of == "module" else late.bilm).requires_grad_(True)
+    for elmo in (late, early):
+        optimizer = torch.optim.SGD(elmo.parameters(), lr=0.1)
+        elmo(batches[1])["elmo_representations"][0].square().sum().backward()
+        optimizer.step()
+    before = read_hdf5(release.weights_file, release.options_file)
+    for name, weight in late.bilm.named_parameters():
+        assert not torch.equal(weight, before.get_parameter(name)), name
+        torch.testing.assert_close(weight, early.bilm.get_parameter(name))
+
+
 def test_embed_sentences_and_batch_to_embeddings_equal_numpy(release: Release) -> None:
     embedder = ElmoEmbedder(release.options_file, release.weights_file, stateful=False)
     sentences = [words for batch in BATCHES for words in batch]
