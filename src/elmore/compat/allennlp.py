@@ -9,31 +9,31 @@ it: repeating a call gives a different result. Pass `stateful=False` to disable 
 B sentences, T tokens including the boundary tokens, W words, C characters, J layers, D dim.
 """
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import TypedDict
 
-import h5py
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
-from elmore.atomic import atomic_file
 from elmore.bilm.model import BiLM
-from elmore.checkpoint.hdf5 import read_hdf5
+from elmore.compat.allennlp_embedder import ElmoEmbedder, read_files
 from elmore.compat.stateful import StatefulBiLM
-from elmore.device import find_device
 from elmore.errors import InputError
-from elmore.inference import new_engine
-from elmore.inference.layers import select_layers
-from elmore.inference.padded import PaddedRunner
 from elmore.mix import BiLMRunner, normalize_batch
-from elmore.schema import check, one_of
-from elmore.text.characters import encode_sentences, encode_words
+from elmore.text.characters import encode_words
 from elmore.text.sentences import BOS_WORD, EOS_WORD, check_sentence
+
+__all__ = [
+    "Elmo",
+    "ElmoEmbedder",
+    "ElmoOutput",
+    "ElmoTokenEmbedder",
+    "ScalarMix",
+    "add_boundaries",
+    "batch_to_ids",
+]
 
 
 class ElmoOutput(TypedDict):
@@ -139,7 +139,7 @@ class Elmo(BiLMRunner):
         *,
         stateful: bool = True,
     ) -> None:
-        bilm = module if module is not None else _read(options_file, weight_file)
+        bilm = module if module is not None else read_files(options_file, weight_file)
         super().__init__(bilm, frozen=not requires_grad)
         self._num_mixes = num_output_representations
         for k in range(num_output_representations):
@@ -276,107 +276,3 @@ class ElmoTokenEmbedder(nn.Module):
         """Embed the character ids of `batch_to_ids`."""
         representation = self._elmo(elmo_tokens, word_inputs)["elmo_representations"][0]
         return representation if self._projection is None else self._projection(representation)
-
-
-class ElmoEmbedder:
-    """`allennlp.commands.elmo.ElmoEmbedder` (version 0.9): sentences to NumPy arrays.
-
-    Args:
-        options_file: options.json.
-        weight_file: HDF5 weights.
-        cuda_device: Index of a GPU; -1 for the CPU.
-        stateful: Start each batch from the state of the previous one, as AllenNLP does.
-    """
-
-    def __init__(
-        self,
-        options_file: Path | str | None = None,
-        weight_file: Path | str | None = None,
-        cuda_device: int = -1,
-        *,
-        stateful: bool = True,
-    ) -> None:
-        device = find_device("cpu" if cuda_device < 0 else f"cuda:{cuda_device}")
-        bilm = _read(options_file, weight_file).to(device)
-        self._max_characters = bilm.config.max_characters
-        self.elmo_bilm = StatefulBiLM(PaddedRunner(new_engine(bilm)), stateful=stateful)
-
-    def batch_to_embeddings(
-        self, batch: Sequence[Sequence[str]]
-    ) -> tuple[Float[Tensor, "B J W D"], Bool[Tensor, "B W"]]:
-        """Return all layers of a batch and the mask of its words."""
-        tokens = encode_sentences(batch, self._max_characters)
-        layers = self.elmo_bilm(*tokens)
-        words = tokens.word_mask.to(layers.device)
-        return layers[:, :, 1:-1] * words[:, None, :, None], words
-
-    def embed_sentence(self, sentence: Sequence[str]) -> Float[np.ndarray, "J W D"]:
-        """Return all layers of one sentence."""
-        return self.embed_batch([sentence])[0]
-
-    def embed_batch(self, batch: Sequence[Sequence[str]]) -> list[Float[np.ndarray, "J W D"]]:
-        """Return all layers of each sentence of one batch."""
-        layers, _ = self.batch_to_embeddings(batch)
-        rows = layers.cpu().numpy()
-        return [row[:, : len(words)].copy() for row, words in zip(rows, batch, strict=True)]
-
-    def embed_sentences(
-        self, sentences: Iterable[Sequence[str]], batch_size: int = 64
-    ) -> Iterator[Float[np.ndarray, "J W D"]]:
-        """Yield all layers of each sentence, computed in batches."""
-        rest = iter(sentences)
-        while batch := list(islice(rest, batch_size)):
-            yield from self.embed_batch(batch)
-
-    def embed_file(
-        self,
-        input_file: Iterable[str],
-        output_file_path: Path | str,
-        output_format: Literal["all", "top", "average"] = "all",
-        batch_size: int = 64,
-        forget_sentences: bool = False,
-        use_sentence_keys: bool = False,
-    ) -> None:
-        """Embed tokenized sentences, one per line, and write the vectors to an HDF5 file.
-
-        Args:
-            input_file: An open text file, or any iterable of lines.
-            output_file_path: The HDF5 file.
-            output_format: All layers, the top layer, or the average of all layers.
-            batch_size: Sentences per batch.
-            forget_sentences: Do not write the dataset `sentence_to_index`.
-            use_sentence_keys: Use sentences as keys instead of line numbers.
-
-        Raises:
-            InputError: If a line is blank, or a sentence cannot be a key.
-        """
-        check("output_format", output_format, one_of("all", "top", "average"))
-        lines = [line.strip() for line in input_file]
-        if "" in lines:
-            raise InputError(f"line {lines.index('') + 1} is blank; expected one sentence per line")
-        keys = lines if use_sentence_keys else list(map(str, range(len(lines))))
-        if len(set(keys)) < len(keys) or any("/" in key for key in keys):
-            raise InputError(
-                "use_sentence_keys requires distinct sentences without '/', which HDF5 reserves; "
-                "use line numbers as keys instead"
-            )
-        vectors = self.embed_sentences((line.split() for line in lines), batch_size)
-        with atomic_file(Path(output_file_path)) as path, h5py.File(path, "w") as file:
-            for key, layers in zip(keys, vectors, strict=True):
-                file[key] = select_layers(torch.from_numpy(layers), output_format).numpy()
-            if not forget_sentences and not use_sentence_keys:
-                index = dict(zip(lines, keys, strict=True))
-                dtype = h5py.string_dtype("utf-8")
-                file.create_dataset("sentence_to_index", data=[json.dumps(index)], dtype=dtype)
-
-
-def _read(options: Path | str | None, weights: Path | str | None) -> BiLM:
-    if options is None or weights is None:
-        raise InputError(
-            "expected options_file and weight_file. AllenNLP downloads the original ELMo if they "
-            "are missing; elmore downloads nothing, so download the two files and pass their paths"
-        )
-    for file in (options, weights):
-        if str(file).startswith(("http://", "https://", "s3://")):
-            raise InputError(f"{file} is a URL; download the file first and pass its path")
-    return read_hdf5(Path(weights), Path(options))
