@@ -14,8 +14,8 @@ from elmore.checkpoint.hdf5 import read_hdf5
 from elmore.compat.allennlp import Elmo, ElmoEmbedder, ElmoTokenEmbedder, batch_to_ids
 from elmore.errors import InputError
 from elmore.text.characters import encode_sentences
-from tests.oracles import released_bilm
-from tests.oracles.releases import VARIANTS, Release, write_release
+from tests.oracles import allennlp, released_bilm
+from tests.oracles.releases import VARIANTS, Release, Variant, write_release
 
 # Batches of different sizes: missing rows keep their state, new rows start from zeros.
 BATCHES = [
@@ -236,6 +236,54 @@ def test_bilm_can_be_unfrozen_later(release: Release, of: str) -> None:
     for name, weight in late.bilm.named_parameters():
         assert not torch.equal(weight, before.get_parameter(name)), name
         torch.testing.assert_close(weight, early.bilm.get_parameter(name))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("requires_grad", [True, False])
+def test_bilm_is_loaded_from_an_allennlp_checkpoint(
+    release: Release, tmp_path: Path, strict: bool, requires_grad: bool
+) -> None:
+    """Oracle: a module that was created with these weights, and a projection in NumPy."""
+    other = write_release(tmp_path / "other", VARIANTS["usual"], seed=1)
+
+    def new(files: Release) -> ElmoTokenEmbedder:
+        return ElmoTokenEmbedder(
+            files.options_file, files.weights_file, dropout=0, projection_dim=3, stateful=False,
+            requires_grad=requires_grad,
+        )  # fmt: skip
+
+    ids = batch_to_ids([["the", "bank"], ["a"]])
+    expected = new(release)
+    task = torch.nn.ModuleDict({"embed": new(other)})
+    task["embed"](ids)
+    bilm = {f"_elmo.{name}": x for name, x in allennlp.state_dict(release.weights).items()}
+    rest = {name: x for name, x in expected.state_dict().items() if "bilm." not in name}
+    cache = {"_elmo._elmo_lstm._word_embedding.weight": torch.ones(3, 6)}  # of `vocab_to_cache`
+    checkpoint = {f"embed.{name}": x for name, x in (bilm | rest | cache).items()}
+    names = set(checkpoint)
+    result = task.load_state_dict(checkpoint, strict=strict)
+    assert not result.missing_keys
+    assert not result.unexpected_keys
+    assert set(checkpoint) == names
+    torch.testing.assert_close(task["embed"](ids), expected(ids))
+
+
+def test_bilm_of_another_size_in_a_checkpoint_is_rejected(release: Release, tmp_path: Path) -> None:
+    elmo = Elmo(release.options_file, release.weights_file, 1)
+    before = copy.deepcopy(elmo.state_dict())
+    for name, message in (
+        ("three layers", "unexpected: _elmo_lstm._elmo_lstm.backward_layer_2"),
+        ("one layer", "missing: _elmo_lstm._elmo_lstm.backward_layer_1"),
+        ("no highway", "missing: _elmo_lstm._token_embedder._highways._layers.0"),
+    ):
+        other = write_release(tmp_path / name, VARIANTS[name])
+        with pytest.raises(RuntimeError, match=rf"{message}.*Create Elmo with the options"):
+            elmo.load_state_dict(allennlp.state_dict(other.weights), strict=False)
+    assert all(torch.equal(x, before[name]) for name, x in elmo.state_dict().items())
+    large = write_release(tmp_path / "large", Variant(dim=8))
+    with pytest.raises(RuntimeError, match=r"size mismatch for bilm.encode.project.weight"):
+        elmo.load_state_dict(allennlp.state_dict(large.weights), strict=False)
 
 
 def test_embed_sentences_and_batch_to_embeddings_equal_numpy(release: Release) -> None:

@@ -21,6 +21,7 @@ from tests.golden.models import (
     digest,
     stored_dims,
 )
+from tests.oracles.allennlp import state_dict
 from tests.oracles.releases import VARIANTS, Release, write_release
 
 # Float32 rounding: elmore is within 4e-7 of both programs in the small models. In the large one,
@@ -141,6 +142,27 @@ def test_each_layer_equals_that_of_allennlps_elmo(allennlp_golden: Golden, state
         ).eval()
         actual = [vectors for batch in BATCHES for vectors in run(module, batch)]
         assert_equal(actual, allennlp_golden, [layers[layer] for layers in expected])
+
+
+@torch.no_grad()
+def test_bilm_of_a_state_dict_equals_that_of_allennlp(
+    allennlp_golden: Golden, tmp_path: Path
+) -> None:
+    """Replaces other weights, which a first call has used."""
+    name, release = allennlp_golden.name, allennlp_golden.release
+    other = write_release(tmp_path / "other", MODELS[name], seed=1)
+    for layer in range(num_layers := len(allennlp_golden.fresh[0])):
+        weights = [1.0 if j == layer else -9e10 for j in range(num_layers)]
+        module = allennlp.Elmo(
+            other.options_file, other.weights_file, 1, dropout=0, scalar_mix_parameters=weights
+        ).eval()
+        run(module, BATCHES[0])
+        mix = {k: v for k, v in module.state_dict().items() if k.startswith("scalar_mix_")}
+        module.load_state_dict(mix | state_dict(release.weights))
+        module.reset_states()
+        actual = [vectors for batch in BATCHES for vectors in run(module, batch)]
+        expected = [layers[layer] for layers in allennlp_golden.carried]
+        assert_equal(actual, allennlp_golden, expected)
 
 
 def run(module: allennlp.Elmo, batch: list[list[str]]) -> list[np.ndarray]:

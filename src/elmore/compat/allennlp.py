@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from elmore.bilm.model import BiLM
 from elmore.compat.allennlp_embedder import ElmoEmbedder, read_files
+from elmore.compat.allennlp_weights import rename
 from elmore.compat.stateful import StatefulBiLM
 from elmore.errors import InputError
 from elmore.mix import BiLMRunner, normalize_batch
@@ -158,6 +159,7 @@ class Elmo(BiLMRunner):
         self.register_buffer("_boundaries", encode_words([BOS_WORD, EOS_WORD]), persistent=False)
         vocabulary = encode_words(vocab_to_cache or [])
         self.register_buffer("_vocabulary", vocabulary, persistent=False)
+        self.register_load_state_dict_pre_hook(_read_allennlp_weights)
 
     def train(self, mode: bool = True) -> "Elmo":
         """Set training mode; as in AllenNLP, the biLM never applies dropout."""
@@ -205,6 +207,20 @@ class Elmo(BiLMRunner):
             ],
             "mask": output_mask.unflatten(0, shape),
         }
+
+
+def _read_allennlp_weights(
+    elmo: Elmo,
+    state: dict[str, Tensor],
+    prefix: str,
+    _metadata: object,
+    _strict: bool,
+    _missing: list[str],
+    _unexpected: list[str],
+    errors: list[str],
+) -> None:
+    if problem := rename(state, prefix, elmo.bilm.config):
+        errors.append(problem)  # raised even if not `strict`
 
 
 def _check_ids(inputs: object, boundaries: Int[Tensor, "2 C"]) -> None:
