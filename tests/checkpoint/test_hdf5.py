@@ -162,7 +162,13 @@ def test_default_config_has_the_size_of_the_released_model() -> None:
         (lambda o: o.update(bidirectional=False), "expected a bidirectional one"),
         (lambda o: o["lstm"].update(dim=12), r"W_0 has shape \(12, 40\).*requires \(12, 48\)"),
         (lambda o: o["lstm"].update(n_layers=3), "lacks 6 of the .* weights"),
+        (
+            lambda o: o["lstm"].update(n_layers=1),
+            r"Cell1/LSTMCell', but .* 1 LSTM and 2 highway layers",
+        ),
         (lambda o: o["char_cnn"].update(n_highway=3), "such as 'CNN_high_2/W_carry'"),
+        (lambda o: o["char_cnn"].update(n_highway=1), "has 'CNN_high_1', but .* 1 highway layers"),
+        (drop("char_cnn", "n_highway"), "has 'CNN_high_0', but .* 0 highway layers"),
         (lambda o: o["char_cnn"].update(filters=[[1, 4]]), r"W_carry has shape|W_proj has shape"),
         (drop("char_cnn"), "the weights have no dataset 'embedding'"),
     ],
@@ -177,6 +183,14 @@ def test_file_that_is_not_hdf5_is_rejected(tmp_path: Path) -> None:
     release = write_release(tmp_path, VARIANTS["usual"])
     release.weights_file.write_text("<html>404</html>")
     with pytest.raises(InputError, match="is not a readable HDF5 file"):
+        read_hdf5(release.weights_file, release.options_file)
+
+
+def test_hdf5_file_of_something_else_is_rejected(tmp_path: Path) -> None:
+    release = write_release(tmp_path, VARIANTS["usual"])
+    with h5py.File(release.weights_file, "w") as file:
+        file["0"] = np.zeros((3, 2, 12))
+    with pytest.raises(InputError, match=r"weights.hdf5 has no biLM weights, such as 'RNN_0'"):
         read_hdf5(release.weights_file, release.options_file)
 
 

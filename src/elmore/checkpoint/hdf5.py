@@ -154,6 +154,8 @@ def _read_bilm(file: h5py.File, settings: Mapping[str, Any], options: Path) -> B
 
     if link := file.id.links.visit(find_link, info=True):  # it may lead to another file
         raise InputError(f"{file.filename}: {link.decode()} is a link; expected ELMo weights")
+    if "RNN_0" not in file:
+        raise InputError(f"{file.filename} has no biLM weights, such as 'RNN_0'; expected ELMo's")
     cell = CELL if "RNN_0/RNN/MultiRNNCell" in file else ONLY_CELL
     config = config_from_options(settings, options, file, cell)
     if settings.get(OPTIONS_HASH) not in (None, _hash_options(settings)):
@@ -168,6 +170,15 @@ def _read_bilm(file: h5py.File, settings: Mapping[str, Any], options: Path) -> B
             f"{file.filename} lacks {len(missing)} of the {len(mapping)} weights that {options} "
             f"requires, such as {missing[0]!r}. Do the two files belong together?"
         )
+    for extra in (
+        f"RNN_0/RNN/{CELL.format(config.num_layers)}",
+        f"CNN_high_{config.num_highways}",
+    ):
+        if extra in file:
+            raise InputError(
+                f"{file.filename} has {extra!r}, but {options} describes {config.num_layers} LSTM "
+                f"and {config.num_highways} highway layers. Do the two files belong together?"
+            )
     return build(
         partial(BiLM, config),
         _read_weights(file, mapping, config),
