@@ -109,6 +109,27 @@ def test_invalid_models_are_rejected(release: Release, tmp_path: Path) -> None:
         load(release.weights_file)
 
 
+@pytest.mark.parametrize("name", ["weights.th", "best.th"])
+def test_trained_models_of_allennlp_are_recognized(
+    release: Release, tmp_path: Path, name: str
+) -> None:
+    """The ELMo files that AllenNLP 0.9 adds to its archives load from the extracted archive."""
+    folder = tmp_path / "model"
+    (folder / "fta").mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / name).write_bytes(b"")
+    weights, options = folder / "fta" / "elmo.weight_file", folder / "fta" / "elmo.options_file"
+    shutil.copy(release.weights_file, weights)
+    shutil.copy(release.options_file, options)
+    archive = shutil.make_archive(str(tmp_path / "model"), "gztar", folder)
+    for path in (folder, archive):
+        with pytest.raises(
+            InputError, match=rf"^{path} is a trained model of AllenNLP, not a biLM"
+        ):
+            load(path)
+    np.testing.assert_array_equal(vectors(weights, options=options), vectors(release.weights_file))
+
+
 def test_vocabulary_next_to_a_character_model_is_ignored(release: Release) -> None:
     release.weights_file.with_name("vocab.txt").write_text("not a valid vocabulary")
     assert vectors(release.weights_file).shape == (3, 5, 12)

@@ -465,6 +465,13 @@ def test_urls_and_missing_paths_are_rejected(constructor) -> None:
         constructor("https://example.org/options.json", "https://example.org/weights.hdf5")
 
 
+@pytest.mark.parametrize("constructor", [Elmo, ElmoEmbedder, ElmoTokenEmbedder])
+@pytest.mark.parametrize("name", ["weights.th", "model.tar.gz"])
+def test_checkpoints_are_not_weight_files(release: Release, constructor, name: str) -> None:
+    with pytest.raises(InputError, match=rf"{name} is a trained .* Pass it to load_state_dict"):
+        constructor(release.options_file, release.weights_file.with_name(name))
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 def test_missing_gpu_is_rejected(release: Release) -> None:
     with pytest.raises(InputError, match="PyTorch finds 0 GPUs"):

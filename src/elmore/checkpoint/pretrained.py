@@ -213,6 +213,13 @@ def _find_weights(path: Path) -> Path:
         for folder in folders:
             if (folder / "encoder.pkl").is_file():
                 raise InputError(f"{folder} is a model of ELMoForManyLangs, which is not supported")
+            if (folder / CONFIG).is_file() and any(folder.glob("*.th")):
+                raise InputError(
+                    f"{folder} is a trained model of AllenNLP, not a biLM. Pass the ELMo files "
+                    "that it was trained with; archives of AllenNLP 0.9 contain them as "
+                    "fta/*weight_file and fta/*options_file. If ELMo was fine-tuned, load the .th "
+                    "file into elmore.compat.allennlp.Elmo."
+                )
         models = [folder for folder in folders if (folder / CONFIG).is_file()] or [
             file
             for folder in folders

@@ -130,4 +130,9 @@ def read_files(options: Path | str | None, weights: Path | str | None) -> BiLM:
     for file in (options, weights):
         if str(file).startswith(("http://", "https://", "s3://")):
             raise InputError(f"{file} is a URL; download the file first and pass its path")
+    if str(weights).endswith((".th", ".tar.gz")):
+        raise InputError(
+            f"{weights} is a trained model of AllenNLP; expected ELMo's HDF5 weights. Pass it to "
+            "load_state_dict: model.load_state_dict(torch.load('weights.th'))"
+        )
     return read_hdf5(Path(weights), Path(options))
