@@ -7,7 +7,7 @@ import pytest
 
 from elmore.bilm.config import BiLMConfig
 from elmore.errors import InputError
-from elmore.schema import POSITIVE, at_least, at_most, below, check_settings, from_mapping
+from elmore.schema import POSITIVE, at_least, at_most, below, check, check_settings, from_mapping
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,3 +82,9 @@ def test_errors_name_the_value_out_of_range(change: dict, message: str) -> None:
 def test_integers_beyond_floats_are_out_of_range() -> None:
     with pytest.raises(InputError, match="cell_clip must be positive"):
         from_mapping(BiLMConfig, {"cell_clip": 10**400}, "config.json")
+
+
+@pytest.mark.parametrize("value", ["2", [1], None, float("nan")])
+def test_values_that_cannot_be_compared_break_a_rule(value: object) -> None:
+    with pytest.raises(InputError, match=r"^size must be at least 1, got "):
+        check("size", value, at_least(1))

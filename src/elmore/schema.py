@@ -152,7 +152,11 @@ def check(name: str, value: object, *rules: Rule, optional: bool = False) -> Non
     if value is None and optional:
         return
     for rule in rules:
-        if value is None or not rule.accepts(value):
+        try:
+            accepted = value is not None and rule.accepts(value)
+        except TypeError:  # for a string in place of a number, for example
+            accepted = False
+        if not accepted:
             raise InputError(f"{name} must {rule.text}, got {value!r}")
 
 

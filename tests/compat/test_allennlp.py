@@ -343,6 +343,49 @@ def test_invalid_input_is_rejected(release: Release, tmp_path: Path) -> None:
         Elmo()
 
 
+def test_only_open_text_files_are_embedded(release: Release, tmp_path: Path) -> None:
+    embedder = ElmoEmbedder(release.options_file, release.weights_file)
+    text, output = tmp_path / "s.txt", tmp_path / "v.h5"
+    text.write_text("the bank\n")
+    for path in (text, str(text)):
+        with pytest.raises(
+            TypeError, match=r"open text file, got the path '.*s.txt'. Open it: with"
+        ):
+            embedder.embed_file(path, output)
+    with text.open("rb") as file, pytest.raises(TypeError, match="line 1 is bytes; expected a str"):
+        embedder.embed_file(file, output)
+    with (
+        text.open() as file,
+        pytest.raises(InputError, match=r"s.txt is the input file; choose an"),
+    ):
+        embedder.embed_file(file, text)
+    assert text.read_text() == "the bank\n"
+    assert not output.exists()
+    output.write_text("replaced, as in AllenNLP")
+    with text.open() as file:
+        embedder.embed_file(file, str(output))
+    with h5py.File(output) as file:
+        assert file["0"].shape == (3, 2, 12)
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, "2"])
+def test_batch_size_is_positive(release: Release, tmp_path: Path, batch_size) -> None:
+    embedder = ElmoEmbedder(release.options_file, release.weights_file)
+    message = rf"batch_size must be at least 1, got {batch_size!r}"
+    with pytest.raises(InputError, match=message):
+        list(embedder.embed_sentences([["a"]], batch_size))
+    with pytest.raises(InputError, match=message):
+        embedder.embed_file(["a"], tmp_path / "v.h5", batch_size=batch_size)
+
+
+@pytest.mark.parametrize("device", ["cpu", torch.device("cpu"), -1])
+def test_cuda_device_may_be_a_name(release: Release, device) -> None:
+    embedder = ElmoEmbedder(release.options_file, release.weights_file, device)
+    assert embedder.embed_sentence(["a"]).shape == (3, 1, 12)
+    with pytest.raises(InputError, match="device must be auto, cpu, cuda or cuda:NUMBER"):
+        ElmoEmbedder(release.options_file, release.weights_file, "gpu")
+
+
 @pytest.mark.parametrize(
     ("ids", "got"),
     [

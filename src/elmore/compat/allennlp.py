@@ -3,6 +3,8 @@
     from allennlp.modules.elmo import Elmo, batch_to_ids        # before
     from elmore.compat.allennlp import Elmo, batch_to_ids       # after
 
+`python -m elmore.compat.allennlp elmo` is the command `allennlp elmo`.
+
 As in AllenNLP, a model keeps the LSTM state of each row of a batch, and the next batch starts from
 it: repeating a call gives a different result. Pass `stateful=False` to disable this.
 
@@ -18,6 +20,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from elmore.bilm.model import BiLM
+from elmore.compat.allennlp_command import main
 from elmore.compat.allennlp_embedder import ElmoEmbedder, read_files
 from elmore.compat.allennlp_weights import rename
 from elmore.compat.stateful import StatefulBiLM
@@ -34,6 +37,7 @@ __all__ = [
     "ScalarMix",
     "add_boundaries",
     "batch_to_ids",
+    "main",
 ]
 
 
@@ -159,7 +163,7 @@ class Elmo(BiLMRunner):
         self.register_buffer("_boundaries", encode_words([BOS_WORD, EOS_WORD]), persistent=False)
         vocabulary = encode_words(vocab_to_cache or [])
         self.register_buffer("_vocabulary", vocabulary, persistent=False)
-        self.register_load_state_dict_pre_hook(_read_allennlp_weights)
+        self.register_load_state_dict_pre_hook(_read_allennlp_weights)  # type: ignore[no-untyped-call]
 
     def train(self, mode: bool = True) -> "Elmo":
         """Set training mode; as in AllenNLP, the biLM never applies dropout."""
@@ -292,3 +296,7 @@ class ElmoTokenEmbedder(nn.Module):
         """Embed the character ids of `batch_to_ids`."""
         representation = self._elmo(elmo_tokens, word_inputs)["elmo_representations"][0]
         return representation if self._projection is None else self._projection(representation)
+
+
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,7 @@ B sentences, W words, J layers, D dim.
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from os import PathLike
 from pathlib import Path
 from typing import Literal
 
@@ -19,12 +20,13 @@ from elmore.atomic import atomic_file
 from elmore.bilm.model import BiLM
 from elmore.checkpoint.hdf5 import read_hdf5
 from elmore.compat.stateful import StatefulBiLM
-from elmore.device import find_device
+from elmore.device import Device, find_device
 from elmore.errors import InputError
 from elmore.inference import new_engine
 from elmore.inference.layers import select_layers
 from elmore.inference.padded import PaddedRunner
-from elmore.schema import check, one_of
+from elmore.progress import Progress, track
+from elmore.schema import at_least, check, one_of
 from elmore.text.characters import encode_sentences
 
 
@@ -34,7 +36,7 @@ class ElmoEmbedder:
     Args:
         options_file: options.json.
         weight_file: HDF5 weights.
-        cuda_device: Index of a GPU; -1 for the CPU.
+        cuda_device: Index of a GPU; -1 for the CPU. Names such as `cuda:1` are accepted, too.
         stateful: Start each batch from the state of the previous one, as AllenNLP does.
     """
 
@@ -42,11 +44,13 @@ class ElmoEmbedder:
         self,
         options_file: Path | str | None = None,
         weight_file: Path | str | None = None,
-        cuda_device: int = -1,
+        cuda_device: int | Device = -1,
         *,
         stateful: bool = True,
     ) -> None:
-        device = find_device("cpu" if cuda_device < 0 else f"cuda:{cuda_device}")
+        if isinstance(cuda_device, int):
+            cuda_device = "cpu" if cuda_device < 0 else f"cuda:{cuda_device}"
+        device = find_device(cuda_device)
         bilm = read_files(options_file, weight_file).to(device)
         self._max_characters = bilm.config.max_characters
         self.elmo_bilm = StatefulBiLM(PaddedRunner(new_engine(bilm)), stateful=stateful)
@@ -74,6 +78,7 @@ class ElmoEmbedder:
         self, sentences: Iterable[Sequence[str]], batch_size: int = 64
     ) -> Iterator[Float[np.ndarray, "J W D"]]:
         """Yield all layers of each sentence, computed in batches."""
+        check("batch_size", batch_size, at_least(1))
         rest = iter(sentences)
         while batch := list(islice(rest, batch_size)):
             yield from self.embed_batch(batch)
@@ -86,6 +91,8 @@ class ElmoEmbedder:
         batch_size: int = 64,
         forget_sentences: bool = False,
         use_sentence_keys: bool = False,
+        *,
+        progress: Progress | None = None,
     ) -> None:
         """Embed tokenized sentences, one per line, and write the vectors to an HDF5 file.
 
@@ -96,12 +103,16 @@ class ElmoEmbedder:
             batch_size: Sentences per batch.
             forget_sentences: Do not write the dataset `sentence_to_index`.
             use_sentence_keys: Use sentences as keys instead of line numbers.
+            progress: Shows progress, such as `tqdm.tqdm`.
 
         Raises:
-            InputError: If a line is blank, or a sentence cannot be a key.
+            InputError: If a line is blank, a sentence cannot be a key, or the output would replace
+                the input.
         """
         check("output_format", output_format, one_of("all", "top", "average"))
-        lines = [line.strip() for line in input_file]
+        check("batch_size", batch_size, at_least(1))
+        check_output(getattr(input_file, "name", None), Path(output_file_path))
+        lines = [line.strip() for line in _check_lines(input_file)]
         if "" in lines:
             raise InputError(f"line {lines.index('') + 1} is blank; expected one sentence per line")
         keys = lines if use_sentence_keys else list(map(str, range(len(lines))))
@@ -112,12 +123,35 @@ class ElmoEmbedder:
             )
         vectors = self.embed_sentences((line.split() for line in lines), batch_size)
         with atomic_file(Path(output_file_path)) as path, h5py.File(path, "w") as file:
-            for key, layers in zip(keys, vectors, strict=True):
+            shown = track(vectors, "sentences embedded", progress)
+            for key, layers in zip(keys, shown, strict=True):
                 file[key] = select_layers(torch.from_numpy(layers), output_format).numpy()
             if not forget_sentences and not use_sentence_keys:
                 index = dict(zip(lines, keys, strict=True))
                 dtype = h5py.string_dtype("utf-8")
                 file.create_dataset("sentence_to_index", data=[json.dumps(index)], dtype=dtype)
+
+
+def check_output(source: object, output: Path) -> None:
+    """Raise `InputError` if the output would replace the input file."""
+    if not isinstance(source, str | PathLike):  # an open file may have a number as its name
+        return
+    if Path(source).exists() and output.exists() and output.samefile(source):
+        raise InputError(f"{output} is the input file; choose another output file")
+
+
+def _check_lines(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines; raise `TypeError` unless they are strings."""
+    how = 'with open("sentences.txt", encoding="utf-8") as file: embedder.embed_file(file, ...)'
+    if isinstance(lines, str | bytes | PathLike):
+        raise TypeError(f"expected an open text file, got the path {str(lines)!r}. Open it: {how}")
+    for number, line in enumerate(lines, start=1):
+        if not isinstance(line, str):
+            raise TypeError(
+                f"line {number} is {type(line).__name__}; expected a string. Open files as text: "
+                f"{how}"
+            )
+        yield line
 
 
 def read_files(options: Path | str | None, weights: Path | str | None) -> BiLM:

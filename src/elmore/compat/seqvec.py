@@ -26,7 +26,8 @@ import torch
 from jaxtyping import Float
 
 from elmore.compat.allennlp import ElmoEmbedder
-from elmore.errors import InputError, describe_os_error
+from elmore.compat.command import exit_on_error
+from elmore.errors import InputError
 from elmore.progress import with_progress
 from elmore.schema import at_least, check, one_of
 from elmore.text.fasta import id_selector, read_records
@@ -293,19 +294,13 @@ def main(arguments: list[str] | None = None) -> None:
     level = logging.WARNING if args.silent else logging.INFO
     logging.basicConfig(level=level, format="%(message)s")
     load = partial(get_elmo_model, args.model, stateful=not args.stateless)
-    try:
+    with exit_on_error(parser):
         check_options(args.layer, args.batchsize)
         sequences = read_fasta_file(args.input, args.split_char, args.id)
         check_output(args.output, args.protein, sequences)
         vectors = _embed(sequences, load(args.cpu), load, args.layer, args.batchsize, args.protein)
         shown = vectors if args.silent else with_progress(vectors, "proteins embedded")
         save_from_generator(args.output, args.protein, shown)
-    except InputError as error:
-        parser.exit(2, f"elmore: {error}\n")
-    except OSError as error:
-        parser.exit(2, f"elmore: {describe_os_error(error)}\n")
-    except KeyboardInterrupt:
-        parser.exit(130, "elmore: interrupted\n")
 
 
 if __name__ == "__main__":
