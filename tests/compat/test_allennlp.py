@@ -134,6 +134,22 @@ def test_reset_states_drops_the_state(release: Release) -> None:
 
 
 @torch.no_grad()
+def test_stateful_can_be_set_later(release: Release) -> None:
+    """Oracle: an `Elmo` with `stateful=False`."""
+    files = release.options_file, release.weights_file
+    elmo, stateless = Elmo(*files, dropout=0), Elmo(*files, dropout=0, stateful=False)
+    ids = batch_to_ids([["the", "bank"]])
+    [expected] = stateless(ids)["elmo_representations"]
+    elmo(ids)
+    elmo.stateful = False
+    assert not elmo.stateful
+    assert torch.equal(elmo(ids)["elmo_representations"][0], expected)
+    stateless.stateful = True
+    stateless(ids)
+    assert not torch.allclose(stateless(ids)["elmo_representations"][0], expected)
+
+
+@torch.no_grad()
 def test_scalar_mix_parameters_select_a_layer_of_the_given_module(release: Release) -> None:
     bilm = read_hdf5(release.weights_file, release.options_file)
     elmo = Elmo(module=bilm, scalar_mix_parameters=[-9e10, 1.0, -9e10], dropout=0.0).eval()
@@ -403,6 +419,87 @@ def test_invalid_ids_are_rejected(release: Release, ids, got: str) -> None:
         elmo(ids)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.uint16])
+def test_ids_may_have_any_integer_type(release: Release, dtype: torch.dtype) -> None:
+    """Oracle: the same ids as int64."""
+    elmo = Elmo(
+        release.options_file, release.weights_file, dropout=0, stateful=False,
+        vocab_to_cache=["@@PADDING@@", "the", "bank"],
+    )  # fmt: skip
+    ids, words = batch_to_ids([["the", "bank"]]), torch.tensor([[2, 1]])
+    for inputs in ([ids], [ids, words]):
+        [expected] = elmo(*inputs)["elmo_representations"]
+        [actual] = elmo(*(x.to(dtype) for x in inputs))["elmo_representations"]
+        assert torch.equal(actual, expected)
+
+
+@pytest.mark.parametrize("wrong", [-1, 262, 300])
+@pytest.mark.parametrize("of", ["a character", "a word"])
+def test_ids_out_of_range_are_rejected(release: Release, wrong: int, of: str) -> None:
+    ids = batch_to_ids([["the", "bank"]])
+    ids[(0, 1, 2) if of == "a character" else (0, 1)] = wrong
+    with pytest.raises(InputError, match=f"character ids must be from 0 to 261, got {wrong}"):
+        Elmo(release.options_file, release.weights_file)(ids)
+
+
+@pytest.mark.parametrize("word_inputs", [np.array([[1, 2]]), [[1, 2]], torch.tensor([[1.0, 2.0]])])
+def test_word_inputs_are_integers(release: Release, word_inputs) -> None:
+    elmo = Elmo(release.options_file, release.weights_file, vocab_to_cache=["", "a", "b"])
+    with pytest.raises(TypeError, match=r"expected word_inputs to be a tensor of integers, got"):
+        elmo(batch_to_ids([["a", "b"]]), word_inputs)
+
+
+@torch.no_grad()
+def test_negative_word_inputs_are_not_cached(release: Release) -> None:
+    """Oracle: the characters, which AllenNLP uses if an index is out of range."""
+    files = release.options_file, release.weights_file
+    elmo = Elmo(*files, dropout=0, stateful=False, vocab_to_cache=["", "a", "b"])
+    ids = batch_to_ids([["the", "bank"]])
+    [actual] = elmo(ids, torch.tensor([[1, -1]]))["elmo_representations"]
+    assert torch.equal(actual, elmo(ids)["elmo_representations"][0])
+
+
+@pytest.mark.parametrize(
+    ("words", "got"), [("abc", "str"), ({"a", "b"}, "set"), ({0: "a"}, "dict"), ([1], "the word 1")]
+)
+def test_vocab_to_cache_is_a_list_of_words(release: Release, words, got: str) -> None:
+    with pytest.raises(TypeError, match=rf"vocab_to_cache to be a list of words.*, got {got}\."):
+        Elmo(release.options_file, release.weights_file, vocab_to_cache=words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (
+            {"num_output_representations": 0},
+            InputError,
+            "representations must be at least 1, got 0",
+        ),
+        ({"num_output_representations": "2"}, InputError, "must be at least 1, got '2'"),
+        ({"dropout": None}, InputError, "dropout must be at least 0, got None"),
+        ({"dropout": "0.5"}, InputError, "dropout must be at least 0, got '0.5'"),
+        ({"dropout": 1.5}, InputError, "dropout must be at most 1, got 1.5"),
+        ({"scalar_mix_parameters": 1.0}, TypeError, "expected 3 scalar parameters.*, got 1.0"),
+        ({"scalar_mix_parameters": [[0, 0, 0]]}, TypeError, "expected 3 scalar parameters"),
+        ({"scalar_mix_parameters": [float("nan"), 0, 0]}, InputError, r"got \[nan, 0, 0\]"),
+        ({"options_file": {}}, TypeError, "expected the path of a file, got dict"),
+    ],
+)
+def test_invalid_arguments_are_rejected(
+    release: Release, arguments: dict[str, object], error: type[Exception], message: str
+) -> None:
+    files = {"options_file": release.options_file, "weight_file": release.weights_file}
+    with pytest.raises(error, match=message):
+        Elmo(**(files | arguments))
+
+
+@pytest.mark.parametrize("dim", [-5, "8"])
+def test_projection_dim_is_positive(release: Release, dim) -> None:
+    with pytest.raises(InputError, match=f"projection_dim must be at least 1, got {dim!r}"):
+        ElmoTokenEmbedder(release.options_file, release.weights_file, projection_dim=dim)
+
+
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_bilm_has_no_dropout_in_training_mode(release: Release, requires_grad: bool) -> None:
     elmo = Elmo(
@@ -493,7 +590,7 @@ def test_token_embedder_equals_a_projected_elmo(release: Release) -> None:
     assert not torch.equal(plain(ids), expected)  # starts from the state of the first call
     stateless = ElmoTokenEmbedder(*files, dropout=0, stateful=False)
     assert torch.equal(stateless(ids), expected)
-    assert torch.equal(stateless(ids), expected)
+    assert torch.equal(stateless(inputs=ids), expected)  # the name in AllenNLP 0.9
     projected = ElmoTokenEmbedder(*files, dropout=0, projection_dim=5)
     weight, bias = projected._projection.parameters()
     torch.testing.assert_close(projected(ids), torch.nn.functional.linear(expected, weight, bias))

@@ -26,7 +26,8 @@ from elmore.compat.allennlp_weights import rename
 from elmore.compat.stateful import StatefulBiLM
 from elmore.errors import InputError
 from elmore.mix import BiLMRunner, normalize_batch
-from elmore.text.characters import encode_words
+from elmore.schema import at_least, at_most, check
+from elmore.text.characters import NUM_CHARACTERS, encode_words
 from elmore.text.sentences import BOS_WORD, EOS_WORD, check_sentence
 
 __all__ = [
@@ -89,9 +90,7 @@ class ScalarMix(nn.Module):
         super().__init__()
         initial = [0.0] * mixture_size
         if initial_scalar_parameters is not None:
-            initial = [*map(float, initial_scalar_parameters)]
-        if len(initial) != mixture_size:
-            raise InputError(f"expected {mixture_size} scalar parameters, got {initial}")
+            initial = _read_scalar_parameters(initial_scalar_parameters, mixture_size)
         self.do_layer_norm = do_layer_norm
         parameters = (nn.Parameter(torch.tensor([w]), requires_grad=trainable) for w in initial)
         self.scalar_parameters = nn.ParameterList(parameters)
@@ -109,6 +108,17 @@ class ScalarMix(nn.Module):
             tensors = normalize_batch(torch.stack(list(tensors), dim=1), mask).unbind(dim=1)
         weights = torch.cat([*self.scalar_parameters]).softmax(dim=0)
         return self.gamma * sum(w * x for w, x in zip(weights, tensors, strict=True))
+
+
+def _read_scalar_parameters(values: Sequence[float], size: int) -> list[float]:
+    problem = f"expected {size} scalar parameters, such as {[0.0] * size}, got {values!r}"
+    try:
+        numbers = [*map(float, values)]
+    except (TypeError, ValueError) as error:
+        raise TypeError(problem) from error
+    if len(numbers) != size or not torch.tensor(numbers).softmax(dim=0).isfinite().all():
+        raise InputError(problem)
+    return numbers
 
 
 class Elmo(BiLMRunner):
@@ -144,6 +154,9 @@ class Elmo(BiLMRunner):
         *,
         stateful: bool = True,
     ) -> None:
+        check("num_output_representations", num_output_representations, at_least(1))
+        check("dropout", dropout, at_least(0), at_most(1))
+        words = _check_vocabulary(vocab_to_cache)
         bilm = module if module is not None else read_files(options_file, weight_file)
         super().__init__(bilm, frozen=not requires_grad)
         self._num_mixes = num_output_representations
@@ -161,8 +174,7 @@ class Elmo(BiLMRunner):
         self._boundaries: Tensor
         self._vocabulary: Tensor
         self.register_buffer("_boundaries", encode_words([BOS_WORD, EOS_WORD]), persistent=False)
-        vocabulary = encode_words(vocab_to_cache or [])
-        self.register_buffer("_vocabulary", vocabulary, persistent=False)
+        self.register_buffer("_vocabulary", encode_words(words), persistent=False)
         self.register_load_state_dict_pre_hook(_read_allennlp_weights)  # type: ignore[no-untyped-call]
 
     def train(self, mode: bool = True) -> "Elmo":
@@ -184,20 +196,29 @@ class Elmo(BiLMRunner):
         """Reset the state to zero."""
         self._stateful_bilm.reset_states()
 
+    @property
+    def stateful(self) -> bool:
+        """Whether each batch starts from the state of the previous one."""
+        return self._stateful_bilm.stateful
+
+    @stateful.setter
+    def stateful(self, stateful: bool) -> None:
+        self._stateful_bilm.stateful = stateful
+
     def forward(
         self, inputs: Int[Tensor, "... W C"], word_inputs: Int[Tensor, "... W"] | None = None
     ) -> ElmoOutput:
         """Embed the character ids of `batch_to_ids`; further leading dimensions are allowed.
 
+        The ids must not include boundary tokens, as those of `elmore.encode_sentences` do.
         `word_inputs` is used instead if all of its indices are within `vocab_to_cache`.
         """
-        _check_ids(inputs, self._boundaries)
-        shape = inputs.shape[:-2]
-        ids = inputs.flatten(0, -3)  # (B, W, C)
+        ids = _check_ids(inputs, self._boundaries).flatten(0, -3)  # (B, W, C)
         word_mask = (ids > 0).any(dim=-1)
-        if word_inputs is not None and word_inputs.numel():
-            indices = word_inputs.flatten(0, -2)  # (B, W)
-            if int(indices.max()) < len(self._vocabulary):
+        if word_inputs is not None:
+            indices = _check_word_inputs(word_inputs).flatten(0, -2)  # (B, W)
+            lowest, highest = indices.aminmax() if indices.numel() else (-1, -1)
+            if lowest >= 0 and highest < len(self._vocabulary):
                 ids, word_mask = self._vocabulary[indices], indices > 0
         ids, mask = add_boundaries(ids, word_mask, self._boundaries)
         layers = self._stateful_bilm(ids, mask)
@@ -207,9 +228,10 @@ class Elmo(BiLMRunner):
         outputs = (self._dropout(mix(layers.unbind(dim=1), mask)[:, inner]) for mix in mixes)
         return {
             "elmo_representations": [
-                (output * output_mask[..., None]).unflatten(0, shape) for output in outputs
+                (output * output_mask[..., None]).unflatten(0, inputs.shape[:-2])
+                for output in outputs
             ],
-            "mask": output_mask.unflatten(0, shape),
+            "mask": output_mask.unflatten(0, inputs.shape[:-2]),
         }
 
 
@@ -227,18 +249,53 @@ def _read_allennlp_weights(
         errors.append(problem)  # raised even if not `strict`
 
 
-def _check_ids(inputs: object, boundaries: Int[Tensor, "2 C"]) -> None:
-    """Raise a `TypeError` unless the inputs are the character ids of a batch."""
+def _check_ids(inputs: object, boundaries: Int[Tensor, "2 C"]) -> Int[Tensor, "... W C"]:
+    """Return the inputs as int64; raise unless they are the character ids of a batch."""
     characters = boundaries.shape[-1]
     if not isinstance(inputs, Tensor):
         got = type(inputs).__name__
     elif inputs.is_floating_point() or inputs.ndim < 3 or inputs.shape[-1] != characters:
         got = f"a tensor of {inputs.dtype} with shape {tuple(inputs.shape)}"
     else:
-        return
+        ids = inputs.long()
+        if ids.numel() and ids.device.type == "cpu":  # reading them from a GPU would wait for it
+            lowest, highest = map(int, ids.aminmax())
+            if lowest < 0 or highest >= NUM_CHARACTERS:
+                raise InputError(
+                    f"character ids must be from 0 to {NUM_CHARACTERS - 1}, got "
+                    f"{lowest if lowest < 0 else highest}"
+                )
+        return ids
     raise TypeError(
         f"expected character ids, integers of shape (sentences, words, {characters}), got {got}. "
         "Encode tokenized sentences first: elmo(batch_to_ids(sentences))."
+    )
+
+
+def _check_word_inputs(word_inputs: object) -> Int[Tensor, "... W"]:
+    """Return the indices as int64; raise `TypeError` unless they are a tensor of integers."""
+    if isinstance(word_inputs, Tensor) and not word_inputs.is_floating_point():
+        return word_inputs.long()
+    got = getattr(word_inputs, "dtype", type(word_inputs).__name__)
+    raise TypeError(
+        f"expected word_inputs to be a tensor of integers, got {got}. Convert it: "
+        "torch.as_tensor(word_inputs).long()."
+    )
+
+
+def _check_vocabulary(words: object) -> Sequence[str]:
+    """Return the words to cache; raise `TypeError` unless they are a list of strings."""
+    if words is None:
+        return []
+    if isinstance(words, str) or not isinstance(words, Sequence):
+        got = type(words).__name__
+    elif wrong := [word for word in words if not isinstance(word, str)]:
+        got = f"the word {wrong[0]!r:.40}"
+    else:
+        return words
+    raise TypeError(
+        f"expected vocab_to_cache to be a list of words, in the order of their indices, got {got}. "
+        'For example: vocab_to_cache=["@@PADDING@@", "@@UNKNOWN@@", "the"].'
     )
 
 
@@ -271,6 +328,7 @@ class ElmoTokenEmbedder(nn.Module):
         stateful: bool = True,
     ) -> None:
         super().__init__()
+        check("projection_dim", projection_dim or None, at_least(1), optional=True)
         self._elmo = Elmo(
             options_file,
             weight_file,
@@ -291,10 +349,15 @@ class ElmoTokenEmbedder(nn.Module):
         return self.output_dim
 
     def forward(
-        self, elmo_tokens: Int[Tensor, "... W C"], word_inputs: Int[Tensor, "... W"] | None = None
+        self,
+        elmo_tokens: Int[Tensor, "... W C"] | None = None,
+        word_inputs: Int[Tensor, "... W"] | None = None,
+        *,
+        inputs: Int[Tensor, "... W C"] | None = None,
     ) -> Float[Tensor, "... W D"]:
-        """Embed the character ids of `batch_to_ids`."""
-        representation = self._elmo(elmo_tokens, word_inputs)["elmo_representations"][0]
+        """Embed the character ids of `batch_to_ids`. AllenNLP 0.9 calls them `inputs`."""
+        ids = elmo_tokens if inputs is None else inputs
+        representation = self._elmo(ids, word_inputs)["elmo_representations"][0]
         return representation if self._projection is None else self._projection(representation)
 
 

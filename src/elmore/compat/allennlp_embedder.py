@@ -162,6 +162,8 @@ def read_files(options: Path | str | None, weights: Path | str | None) -> BiLM:
             "are missing; elmore downloads nothing, so download the two files and pass their paths"
         )
     for file in (options, weights):
+        if not isinstance(file, str | PathLike):
+            raise TypeError(f"expected the path of a file, got {type(file).__name__}")
         if str(file).startswith(("http://", "https://", "s3://")):
             raise InputError(f"{file} is a URL; download the file first and pass its path")
     if str(weights).endswith((".th", ".tar.gz")):
