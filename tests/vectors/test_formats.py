@@ -123,6 +123,35 @@ def test_damaged_vectors_are_never_returned(tmp_path: Path, suffix: str) -> None
         list(read_vectors(path))
 
 
+def test_files_of_allennlp_are_read(tmp_path: Path) -> None:
+    """Written here as AllenNLP 0.9 does; its tokens are what `str.split` returns."""
+    path, arrays = tmp_path / "v.hdf5", [np.ones((3, 2, 4)), np.zeros((3, 1, 4))]
+    index = {"the  bank": "0", "rates": "1"}
+    with h5py.File(path, "w") as file:
+        for i, vectors in enumerate(arrays):
+            file[f"{i}"] = vectors
+        kind = h5py.string_dtype("utf-8")
+        file.create_dataset("sentence_to_index", data=[json.dumps(index)], dtype=kind)
+    rows = list(read_vectors(path))
+    assert [row.tokens for row in rows] == [["the", "bank"], ["rates"]]
+    for row, vectors in zip(rows, arrays, strict=True):
+        np.testing.assert_array_equal(row.vectors, vectors)
+    with h5py.File(path, "a") as file:
+        file["2"] = arrays[1]
+        file["sentence_to_index"][0] = json.dumps(index | {"rates": "2"})
+    assert read_vectors(path, 2).tokens == ["rates"]
+    with pytest.raises(
+        InputError, match=r"v.hdf5 does not contain sentence 1, because a later one"
+    ):
+        list(read_vectors(path))
+    with h5py.File(path, "a") as file:
+        del file["sentence_to_index"]
+    with pytest.raises(
+        InputError, match=r"v.hdf5 has no sentence_to_index.* with forget_sentences"
+    ):
+        list(read_vectors(path))
+
+
 @every_format
 def test_files_without_checksums_are_read(tmp_path: Path, suffix: str) -> None:
     """Files of earlier versions, written here by pyarrow and h5py."""

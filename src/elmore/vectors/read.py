@@ -39,7 +39,7 @@ def read_vectors(path: Path | str) -> Iterator[VectorRow]: ...
 @overload
 def read_vectors(path: Path | str, row: int) -> VectorRow: ...
 def read_vectors(path: Path | str, row: int | None = None) -> Iterator[VectorRow] | VectorRow:
-    """Read the sentences of a file that `embed_file` has written.
+    """Read the sentences of a file that `embed_file` or AllenNLP's `elmo` command has written.
 
     Only one row group or record batch is in memory at a time. The vectors of an .arrow file are
     read-only views of the file, those of a .parquet file read-only views of a row group. HDF5 files
@@ -117,6 +117,13 @@ def _read_npz(path: Path, row: int | None) -> Iterator[VectorRow]:
 
 def _read_hdf5(path: Path, row: int | None) -> Iterator[VectorRow]:
     with h5py.File(path) as file:
+        if "sentence_to_index" not in file:
+            raise InputError(
+                f"{path} has no sentence_to_index, which says what its sentences are. Files of "
+                "bilm-tf, and of AllenNLP with forget_sentences or use_sentence_keys, have none: "
+                "read them with h5py"
+            )
+        by_elmore = RECORD in file.attrs
         # A list, because equal sentences have the same key.
         index = json.loads(file["sentence_to_index"][0], object_pairs_hook=list)
         sentences = {int(number): sentence for sentence, number in index}
@@ -124,11 +131,19 @@ def _read_hdf5(path: Path, row: int | None) -> Iterator[VectorRow]:
         crc32s = file.attrs.get(CRC32S)  # not in files of older versions
         expected = {} if crc32s is None else dict(zip(ids, crc32s.tolist(), strict=True))
         for number in ids if row is None else {row}.intersection(ids):
-            sentence, vectors = sentences.get(number, ""), file[f"{number}"][...]
+            if number not in sentences and not by_elmore:
+                raise InputError(
+                    f"{path} does not contain sentence {number}, because a later one is equal to "
+                    "it: AllenNLP writes equal sentences once. Read the vectors with h5py, and the "
+                    "sentences from the text"
+                )
+            sentence, vectors = sentences[number], file[f"{number}"][...]
             crc32 = expected.get(number)
             if crc32 not in (None, row_crc32(sentence, vectors)):
                 raise ValueError(f"the checksum of row {number} does not match")
-            yield VectorRow(number, sentence.split(" ") if sentence else [], vectors)
+            # Tokens of elmore may contain white space other than spaces.
+            tokens = sentence.split(" " if by_elmore else None) if sentence else []
+            yield VectorRow(number, tokens, vectors)
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
