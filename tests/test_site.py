@@ -15,7 +15,10 @@ from tests.test_docs import CARDS, ROOT
 API = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "api").glob("*.md"))
 DIRECTIVES = re.findall(r"^::: ([\w.]+)$", API, re.MULTILINE)
 # Used by the modules beside them, not by programs
-INTERNAL = {"stateful.py", "ray_cluster.py", "input_files.py"}
+INTERNAL = {
+    "allennlp_command.py", "allennlp_embedder.py", "allennlp_weights.py", "command.py",
+    "input_files.py", "ray_cluster.py", "stateful.py",
+}  # fmt: skip
 OPTIONAL = sorted(
     path.relative_to(ROOT / "src").with_suffix("").as_posix().replace("/", ".")
     for folder in ("compat", "integrations")
