@@ -299,6 +299,14 @@ def test_frozen_model_takes_changed_weights(model: ElmoModel, tokenizer: ElmoTok
     torch.nn.init.ones_(model.bilm.encode.project.bias)
     model.requires_grad_(False)
     assert model(**batch).last_hidden_state.any()
+    [*parameters] = model.bilm.parameters()
+    for requires_grad in (True, False):  # without `model.requires_grad_`, as some trainers do
+        for parameter in parameters:
+            parameter.requires_grad = requires_grad
+        after = model(**batch).last_hidden_state
+        with torch.no_grad():
+            model.bilm.encode.project.bias.zero_()
+    assert not after.any()
 
 
 def test_engine_is_kept_unless_the_weights_move(model: ElmoModel, tokenizer: ElmoTokenizer) -> None:

@@ -134,6 +134,7 @@ class ElmoModel(PreTrainedModel):
 
     def _run(self, ids: Int[Tensor, "B W *C"], mask: Bool[Tensor, "B W"]) -> Float[Tensor, "J N D"]:
         """Run the plain biLM, with boundary tokens and gradients."""
+        self.refresh()  # the weights will have changed if they are frozen again
         bos, eos = self._boundaries.to(ids.device).split(1)
         rows = zip(ids, mask, strict=True)
         sentences = [torch.cat([bos, words[real], eos]) for words, real in rows]
