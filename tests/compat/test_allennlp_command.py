@@ -45,7 +45,10 @@ def contents(path: str) -> dict[str, np.ndarray]:
     ("flags", "options"),
     [
         (["--all"], {"output_format": "all"}),
-        (["--top", "--batch-size", "1"], {"output_format": "top", "batch_size": 1}),
+        (
+            ["--top", "--batch-size", "1", "--vocab-path", "v.txt"],
+            {"output_format": "top", "batch_size": 1},
+        ),
         (
             ["--average", "--forget-sentences", "--file-friendly-logging", "--cuda-device", "-1"],
             {"output_format": "average", "forget_sentences": True},

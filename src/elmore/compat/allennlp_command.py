@@ -55,6 +55,8 @@ def create_arg_parser() -> argparse.ArgumentParser:
         help="use sentences as keys instead of line numbers",
     )
     add("--file-friendly-logging", action="store_true", help="has no effect")
+    for unused in ("--vocab-path", "--include-package"):
+        add(unused, help="has no effect")
     add(
         "--stateless",
         action="store_true",
