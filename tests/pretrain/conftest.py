@@ -1,6 +1,7 @@
 """A small text, settings that train a tiny biLM on it in seconds, and processes that do so."""
 
 import os
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,8 @@ def start_pretraining(text: Path, folder: Path, settings: Sequence[str], **optio
 def kill_in_step(step: int, signum: int, save_at: int | None = None) -> None:
     """Make this process send itself a signal before a step, and save a checkpoint before that."""
     train_step = loop.Pretraining._train_step
+    if signum != signal.SIGKILL:
+        signal.signal(signum, signal.SIG_DFL)  # `nohup` ignores SIGHUP
 
     def train_step_or_kill(self: loop.Pretraining, *args: Any) -> Any:
         if self.step == save_at:
