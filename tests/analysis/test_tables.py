@@ -177,6 +177,22 @@ def test_table3_compares_positions(both: float, verdict: str) -> None:
     assert found.startswith(f"On EWT SRL, input only is best: {verdict} (input only 82")
 
 
+@pytest.mark.parametrize(("both", "verdict"), [(85.0, "confirmed"), (83.0, "not confirmed")])
+def test_table3_compares_sick_with_snli_in_the_paper(both: float, verdict: str) -> None:
+    """Oracle: Table 3 of the paper, where input and output is best on SNLI."""
+    results = {
+        "sick-tiny-place_input-0": result(84),
+        "sick-tiny-0": result(both),  # at both positions by default
+        "sick-tiny-place_output-0": result(82),
+    }
+    scores, _, [found], _ = measure_table3(PLAN, results)
+    assert [row["SICK (accuracy)"] for row in scores.values()] == [[84], [both], [82]]
+    assert not any("SICK, paper" in row for row in scores.values())
+    assert found.startswith(
+        f"On SICK, input and output is best, as on SNLI in the paper: {verdict} "
+    )
+
+
 def test_incomplete_comparisons_have_no_verdict() -> None:
     assert measure_table2(PLAN, variants(tiny=83)).findings == ()
     assert measure_table3(PLAN, variants(tiny=83)).findings == ()

@@ -13,7 +13,7 @@ from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.packages import INCLUDED, find_package, model_packages
-from elmore.checkpoint.pretrained import find_model
+from elmore.checkpoint.pretrained import find_model, model_name
 from elmore.text.tokenize import Tokenization
 from tests.packages import install
 
@@ -85,6 +85,13 @@ def test_installed_models_are_described(bilm: BiLM, installed: Path) -> None:
         "parameters": sum(p.numel() for p in bilm.parameters()),
         "bytes": sum(path.stat().st_size for path in installed.iterdir()),
     }
+
+
+def test_results_have_the_name_of_the_package_not_of_its_folder(installed: Path) -> None:
+    assert model_name("tiny-test") == "tiny-test" != installed.name
+    assert model_name(installed) == model_name(f"{installed}/") == installed.name
+    assert model_name(None) == model_name("en") == "en"
+    assert model_name(".") == Path.cwd().name
 
 
 def test_a_path_takes_precedence_over_a_name(installed: Path) -> None:

@@ -7,7 +7,7 @@ from elmore.analysis.svg import BASELINE, ELMO, mean_and_spread, new_figure, to_
 from elmore.analysis.training.datasets import DATASETS
 from elmore.analysis.training.run import Plan, Results, TrainingRun, dev_scores
 
-_DATASETS = ("snli", "srl")
+_DATASETS = ("snli", "sick", "srl")
 SHARES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 _QUICK_DATASETS, _QUICK_SHARES = ("snli",), (0.1, 0.3, 1.0)
 _FEW, _MANY = 0.01, 0.1

@@ -175,7 +175,7 @@ PARTS: dict[str, Part | TrainingPart] = {
         "the layer weights; a large one keeps them close to the average. ELMo enters where it does "
         "in Table 1.",
         published="Peters et al. (2018), Table 2: all of the dev set of SQuAD, all of the training "
-        "set of SNLI, SRL on OntoNotes.",
+        "set of SNLI, SRL on OntoNotes; not SICK.",
     ),
     "table3": TrainingPart(
         title="Table 3: where ELMo enters",
@@ -184,7 +184,7 @@ PARTS: dict[str, Part | TrainingPart] = {
         about="Dev scores in percent: mean and standard deviation over seeds, with ELMo at the "
         "input of the task's RNN, at its output, or both.",
         published="Peters et al. (2018), Table 3: all of the dev set of SQuAD, all of the training "
-        "set of SNLI, SRL on OntoNotes.",
+        "set of SNLI, SRL on OntoNotes; not SICK.",
     ),
     "neighbors": Part(
         title="Table 4: nearest neighbors of a word in context",

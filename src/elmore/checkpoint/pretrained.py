@@ -93,6 +93,11 @@ def find_model(model: Path | str | None) -> Path:
     return package.folder if package else path
 
 
+def model_name(model: Path | str | None) -> str:
+    """Return the name of a model for results: that of its package, or of its file or folder."""
+    return Path(INCLUDED.name if model is None else model).resolve().name
+
+
 def read_pretrained(
     model: Path | str | None = None,
     *,

@@ -104,7 +104,7 @@ def reproduce(
     from elmore.analysis.training.run import plan_training
     from elmore.analysis.training.train import Resources
     from elmore.checkpoint.language_model import read_language_model
-    from elmore.checkpoint.pretrained import find_model
+    from elmore.checkpoint.pretrained import model_name
     from elmore.errors import InputError
 
     parts = select_parts(only, text, pairs)
@@ -114,7 +114,7 @@ def reproduce(
     trained = [isinstance(part, TrainingPart) for part in parts.values()]
     # Training runs load the model themselves and should have the GPU to themselves.
     embedder = (replace(model, device="cpu") if all(trained) else model).load()
-    evaluated = Model(find_model(model.model).name, embedder, read)
+    evaluated = Model(model_name(model.model), embedder, read)
     training = None
     if any(trained):
         plan = plan_training(

@@ -52,6 +52,7 @@ def test_tables_share_runs() -> None:
         for variant in (
             "squad-tiny-layers_top", "squad-tiny-penalty_1.0", "squad-tiny-penalty_0.001",
             "snli-tiny-layers_top", "snli-tiny-penalty_1.0",
+            "sick-tiny-layers_top", "sick-tiny-penalty_1.0",
             "srl-tiny-layers_top", "srl-tiny-penalty_1.0",
         )
         for seed in range(3)
@@ -60,11 +61,11 @@ def test_tables_share_runs() -> None:
         f"{dataset}-tiny-place_{place}-{seed}"
         for dataset, place in (
             ("squad", "input"), ("squad", "output"), ("snli", "input"), ("snli", "output"),
-            ("srl", "output"), ("srl", "both"),
+            ("sick", "input"), ("sick", "output"), ("srl", "output"), ("srl", "both"),
         )
         for seed in range(3)
     }  # fmt: skip
-    assert {"snli-tiny-2", "srl-baseline-0"} <= names(TINY, "figure1")
+    assert {"snli-tiny-2", "sick-tiny-0", "srl-baseline-0"} <= names(TINY, "figure1")
     assert len({run.rpartition("share_")[2][:-2] for run in names(TINY, "figure1")}) >= 6
     assert names(TINY, "figure2") & names(TINY, "table3") >= {"srl-tiny-place_both-0"}
     assert {"coref-tiny-finetune_True-0", "coref-tiny-0"} <= names(TINY, "finetuning")

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from elmore.analysis.training.datasets import DATASETS, check_datasets
-from elmore.checkpoint.pretrained import find_model
+from elmore.checkpoint.pretrained import model_name
 from elmore.embedder import Embedder, load
 from elmore.errors import InputError
 from elmore.schema import at_least, check
@@ -184,9 +184,9 @@ def plan_training(
     Raises:
         InputError: If two biLMs have the same name, or an argument is invalid.
     """
-    bilms = {find_model(source).name: Bilm(source, embedder.weights_hash)}
+    bilms = {model_name(source): Bilm(source, embedder.weights_hash)}
     for other in compare:
-        name = find_model(other).name
+        name = model_name(other)
         if name in bilms:
             raise InputError(f"several models are called {name}; rename one of their folders")
         bilms[name] = Bilm(other, load(other, device="cpu").weights_hash)
