@@ -26,7 +26,7 @@ _DOWNLOAD = {"en": "Download this page as a notebook.", "ko": "이 문서를 노
 
 
 def copy_pages() -> None:
-    """Copy the pages, and every file that a page links to."""
+    """Copy the pages, and every file that a page links to; of a folder, all its files."""
     shutil.rmtree(PAGES, ignore_errors=True)
     todo = {ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("docs/**/*.ipynb")}
     done: set[Path] = set()
@@ -42,9 +42,23 @@ def copy_pages() -> None:
         else:
             shutil.copy(file, target)
             continue
-        todo |= {target for target in linked_files(file, text) if target.is_file()}
+        for linked in linked_files(file, text):
+            if linked.is_dir():
+                todo |= index_folder(linked)
+            elif linked.is_file():
+                todo.add(linked)
         text = _LINK.sub(lambda link: link[0].replace(".ipynb", ".md"), text)
         target.with_suffix(".md").write_text(text, encoding="utf-8")
+
+
+def index_folder(folder: Path) -> set[Path]:
+    """Write a page that links to the files of a folder; return the files."""
+    files = {file for file in folder.iterdir() if file.is_file()}
+    target = PAGES / folder.relative_to(ROOT) / "index.md"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    names = "".join(f"- [{file.name}]({file.name})\n" for file in sorted(files))
+    target.write_text(f"# {folder.relative_to(ROOT)}\n\n{names}", encoding="utf-8")
+    return files
 
 
 def linked_files(page: Path, text: str) -> Iterator[Path]:

@@ -9,7 +9,7 @@ import yaml
 
 import elmore
 from elmore import tasks
-from scripts.site import broken_links, mathml, notebook_to_markdown
+from scripts.site import broken_links, index_folder, mathml, notebook_to_markdown
 from tests.test_docs import CARDS, ROOT
 
 API = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "api").glob("*.md"))
@@ -83,6 +83,18 @@ def test_page_of_a_korean_notebook_is_in_korean(
     title, _, note, *_ = page.splitlines()
     assert title == "# 논문에서 코드로"
     assert "노트북으로 내려받기" in note
+
+
+def test_linked_folder_gets_a_page_with_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Static sites do not list folders."""
+    monkeypatch.setattr("scripts.site.PAGES", tmp_path)
+    runs = ROOT / "docs" / "results" / "runs"
+    assert index_folder(runs) == set(runs.glob("*.json")) != set()
+    page = (tmp_path / "docs" / "results" / "runs" / "index.md").read_text()
+    assert page.startswith("# docs/results/runs\n")
+    assert set(re.findall(r"\]\((.+)\)", page)) == {file.name for file in runs.iterdir()}
 
 
 def test_broken_links_of_a_site_are_found(tmp_path: Path) -> None:
