@@ -21,7 +21,7 @@ from elmore.analysis.quick import sampled_folder
 from elmore.analysis.report import render_report
 from elmore.analysis.results import NotAvailableError, Plot, Result
 from elmore.analysis.training.datasets import DATASETS
-from elmore.analysis.training.run import Plan, TrainingRun
+from elmore.analysis.training.run import Plan, TrainingRun, describe_seeds
 from elmore.analysis.training.train import Resources, Trained, train_missing
 from elmore.atomic import lock, write_text
 from elmore.checkpoint.language_model import NoSoftmaxError
@@ -225,15 +225,20 @@ def _write_figures(
 
 def _describe_missing(runs: list[TrainingRun], trained: Trained) -> list[str]:
     """Return a sentence for each reason why runs have no result."""
-    names = defaultdict(list)
+    seeds: defaultdict[str, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         if run.name not in trained.records:
             key = run.name if run.name in trained.problems else run.dataset
-            names[trained.problems[key]].append(run.name)
+            name, _, _ = run.name.rpartition("-")
+            seeds[trained.problems[key]][name].append(run.seed)
     return [
-        f"No result of {', '.join(dict.fromkeys(of_reason))}: {reason}."
-        for reason, of_reason in names.items()
+        f"No result of {', '.join(_name_runs(*item) for item in of_reason.items())}: {reason}."
+        for reason, of_reason in seeds.items()
     ]
+
+
+def _name_runs(name: str, seeds: list[int]) -> str:
+    return f"{name} (seed{'s' * (len(set(seeds)) > 1)} {describe_seeds(seeds)})"
 
 
 def _describe_data(datasets: Iterable[str]) -> list[str]:

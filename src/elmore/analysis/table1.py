@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from elmore.analysis.results import Cell, Plot, Result, finding
 from elmore.analysis.svg import BASELINE, ELMO, PAPER, mean_and_spread, new_figure, to_plot
 from elmore.analysis.training.datasets import DATASETS, SAME_DATA
-from elmore.analysis.training.run import Plan, Results, TrainingRun, finished, scores_on_test
+from elmore.analysis.training.run import (
+    Plan,
+    Results,
+    TrainingRun,
+    describe_seeds,
+    finished,
+    scores_on_test,
+)
 
 _COLUMNS = 3
 _LONG = 5  # epochs of a run whose first scores are not shown, because they hide the differences
@@ -78,16 +85,10 @@ def measure_table1(plan: Plan, results: Results) -> Result:
 
 def _describe_seeds(scores: Mapping[str, Mapping[int, float]]) -> str:
     """Return the seeds of all columns, or of each if they differ."""
-    seeds = {column: _describe_range(sorted(of_column)) for column, of_column in scores.items()}
+    seeds = {column: describe_seeds(of_column) for column, of_column in scores.items()}
     if len(set(seeds.values())) == 1:
         return next(iter(seeds.values()))
     return "; ".join(f"{column}: {text}" for column, text in seeds.items())
-
-
-def _describe_range(numbers: list[int]) -> str:
-    if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
-        return f"{numbers[0]} to {numbers[-1]}"
-    return ", ".join(map(str, numbers)) or "none"
 
 
 def plot_table1(plan: Plan, results: Results) -> list[Plot]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -262,3 +262,11 @@ def scores_on_test(results: Results, runs: Sequence[TrainingRun]) -> dict[int, f
     """Return the test scores of those runs that have finished, by seed."""
     tests = {run.seed: results[run.name].test for run in runs if run.name in results}
     return {seed: score for seed, score in tests.items() if score is not None}
+
+
+def describe_seeds(seeds: Iterable[int]) -> str:
+    """Return seeds as text, such as `0 to 4` or `0, 2`."""
+    numbers = sorted(set(seeds))
+    if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{numbers[0]} to {numbers[-1]}"
+    return ", ".join(map(str, numbers)) or "none"
