@@ -7,6 +7,7 @@ import sys
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import (
     Annotated,
@@ -122,6 +123,9 @@ class Rule(NamedTuple):
     text: str
 
 
+INTEGER = Rule(
+    lambda number: isinstance(number, Integral) and not isinstance(number, bool), "be an integer"
+)
 POSITIVE = Rule(lambda number: 0 < number < math.inf, "be positive and finite")
 POSITIVE_OR_INF = Rule(lambda number: number > 0, "be positive")
 

@@ -372,7 +372,7 @@ def test_only_open_text_files_are_embedded(release: Release, tmp_path: Path) -> 
         embedder.embed_file(file, output)
     with (
         text.open() as file,
-        pytest.raises(InputError, match=r"s.txt is the input file; choose an"),
+        pytest.raises(InputError, match=r"s.txt is an input file; choose an"),
     ):
         embedder.embed_file(file, text)
     assert text.read_text() == "the bank\n"
@@ -384,10 +384,11 @@ def test_only_open_text_files_are_embedded(release: Release, tmp_path: Path) -> 
         assert file["0"].shape == (3, 2, 12)
 
 
-@pytest.mark.parametrize("batch_size", [0, -1, "2"])
+@pytest.mark.parametrize("batch_size", [0, -1, "2", 1.5])
 def test_batch_size_is_positive(release: Release, tmp_path: Path, batch_size) -> None:
     embedder = ElmoEmbedder(release.options_file, release.weights_file)
-    message = rf"batch_size must be at least 1, got {batch_size!r}"
+    rule = "be an integer" if batch_size == 1.5 else "be at least 1"
+    message = rf"batch_size must {rule}, got {batch_size!r}"
     with pytest.raises(InputError, match=message):
         list(embedder.embed_sentences([["a"]], batch_size))
     with pytest.raises(InputError, match=message):
@@ -443,10 +444,23 @@ def test_ids_out_of_range_are_rejected(release: Release, wrong: int, of: str) ->
         Elmo(release.options_file, release.weights_file)(ids)
 
 
-@pytest.mark.parametrize("word_inputs", [np.array([[1, 2]]), [[1, 2]], torch.tensor([[1.0, 2.0]])])
+@pytest.mark.parametrize(
+    "word_inputs",
+    [
+        np.array([[1, 2]]),
+        [[1, 2]],
+        torch.tensor([[1.0, 2.0]]),
+        torch.tensor([[1j, 2j]]),
+        torch.tensor([1, 2]),
+        torch.tensor([[1, 2, 3]]),
+        torch.tensor([[1, 2], [1, 2]]),
+    ],
+)
 def test_word_inputs_are_integers(release: Release, word_inputs) -> None:
     elmo = Elmo(release.options_file, release.weights_file, vocab_to_cache=["", "a", "b"])
-    with pytest.raises(TypeError, match=r"expected word_inputs to be a tensor of integers, got"):
+    with pytest.raises(
+        TypeError, match=r"expected word_inputs to be a tensor of integers with shape \(1, 2\)"
+    ):
         elmo(batch_to_ids([["a", "b"]]), word_inputs)
 
 
@@ -477,6 +491,7 @@ def test_vocab_to_cache_is_a_list_of_words(release: Release, words, got: str) ->
             "representations must be at least 1, got 0",
         ),
         ({"num_output_representations": "2"}, InputError, "must be at least 1, got '2'"),
+        ({"num_output_representations": 1.5}, InputError, "must be an integer, got 1.5"),
         ({"dropout": None}, InputError, "dropout must be at least 0, got None"),
         ({"dropout": "0.5"}, InputError, "dropout must be at least 0, got '0.5'"),
         ({"dropout": 1.5}, InputError, "dropout must be at most 1, got 1.5"),
@@ -608,7 +623,7 @@ def test_urls_and_missing_paths_are_rejected(constructor) -> None:
 @pytest.mark.parametrize("constructor", [Elmo, ElmoEmbedder, ElmoTokenEmbedder])
 @pytest.mark.parametrize("name", ["weights.th", "model.tar.gz"])
 def test_checkpoints_are_not_weight_files(release: Release, constructor, name: str) -> None:
-    with pytest.raises(InputError, match=rf"{name} is a trained .* Pass it to load_state_dict"):
+    with pytest.raises(InputError, match=rf"{name} is a trained .* weights\.th into your model"):
         constructor(release.options_file, release.weights_file.with_name(name))
 
 

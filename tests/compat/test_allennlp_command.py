@@ -9,7 +9,8 @@ import h5py
 import numpy as np
 import pytest
 
-from elmore.compat.allennlp import ElmoEmbedder, main
+from elmore.compat.allennlp import ElmoEmbedder
+from elmore.compat.allennlp_command import main
 from tests.oracles.releases import VARIANTS, Release, write_release
 
 TEXT = "the bank\nof a river .\nthe Straße\n"
@@ -77,7 +78,7 @@ def test_stateless_vectors_do_not_depend_on_the_batches(run: Run) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["s.txt", "s.txt", "--all"], "elmore: s.txt is the input file"),
+        (["s.txt", "s.txt", "--all"], "elmore: s.txt is an input file"),
         (["none.txt", "v.hdf5", "--all"], "elmore: none.txt: No such file or directory"),
         (
             ["s.txt", "v.hdf5", "--all", "--batch-size", "0"],
@@ -93,6 +94,16 @@ def test_invalid_input_is_a_one_line_error(
     assert message in capsys.readouterr().err.splitlines()[-1]
     assert Path("s.txt").read_text(encoding="utf-8") == TEXT
     assert not Path("v.hdf5").exists()
+
+
+@pytest.mark.parametrize("name", ["options.json", "weights.hdf5"])
+def test_output_never_replaces_the_model(
+    run: Run, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = Path(name).read_bytes()
+    assert run("s.txt", name, "--all") == 2
+    assert f"elmore: {name} is an input file" in capsys.readouterr().err
+    assert Path(name).read_bytes() == before
 
 
 def test_missing_model_is_an_error(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

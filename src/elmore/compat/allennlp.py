@@ -20,13 +20,12 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from elmore.bilm.model import BiLM
-from elmore.compat.allennlp_command import main
 from elmore.compat.allennlp_embedder import ElmoEmbedder, read_files
 from elmore.compat.allennlp_weights import rename
 from elmore.compat.stateful import StatefulBiLM
 from elmore.errors import InputError
 from elmore.mix import BiLMRunner, normalize_batch
-from elmore.schema import at_least, at_most, check
+from elmore.schema import INTEGER, at_least, at_most, check
 from elmore.text.characters import NUM_CHARACTERS, encode_words
 from elmore.text.sentences import BOS_WORD, EOS_WORD, check_sentence
 
@@ -38,7 +37,6 @@ __all__ = [
     "ScalarMix",
     "add_boundaries",
     "batch_to_ids",
-    "main",
 ]
 
 
@@ -154,7 +152,7 @@ class Elmo(BiLMRunner):
         *,
         stateful: bool = True,
     ) -> None:
-        check("num_output_representations", num_output_representations, at_least(1))
+        check("num_output_representations", num_output_representations, at_least(1), INTEGER)
         check("dropout", dropout, at_least(0), at_most(1))
         words = _check_vocabulary(vocab_to_cache)
         bilm = module if module is not None else read_files(options_file, weight_file)
@@ -216,7 +214,7 @@ class Elmo(BiLMRunner):
         ids = _check_ids(inputs, self._boundaries).flatten(0, -3)  # (B, W, C)
         word_mask = (ids > 0).any(dim=-1)
         if word_inputs is not None:
-            indices = _check_word_inputs(word_inputs).flatten(0, -2)  # (B, W)
+            indices = _check_word_inputs(word_inputs, inputs.shape[:-1]).flatten(0, -2)  # (B, W)
             lowest, highest = indices.aminmax() if indices.numel() else (-1, -1)
             if lowest >= 0 and highest < len(self._vocabulary):
                 ids, word_mask = self._vocabulary[indices], indices > 0
@@ -254,7 +252,7 @@ def _check_ids(inputs: object, boundaries: Int[Tensor, "2 C"]) -> Int[Tensor, ".
     characters = boundaries.shape[-1]
     if not isinstance(inputs, Tensor):
         got = type(inputs).__name__
-    elif inputs.is_floating_point() or inputs.ndim < 3 or inputs.shape[-1] != characters:
+    elif not _has_integers(inputs) or inputs.ndim < 3 or inputs.shape[-1] != characters:
         got = f"a tensor of {inputs.dtype} with shape {tuple(inputs.shape)}"
     else:
         ids = inputs.long()
@@ -272,15 +270,22 @@ def _check_ids(inputs: object, boundaries: Int[Tensor, "2 C"]) -> Int[Tensor, ".
     )
 
 
-def _check_word_inputs(word_inputs: object) -> Int[Tensor, "... W"]:
-    """Return the indices as int64; raise `TypeError` unless they are a tensor of integers."""
-    if isinstance(word_inputs, Tensor) and not word_inputs.is_floating_point():
+def _check_word_inputs(word_inputs: object, shape: torch.Size) -> Int[Tensor, "... W"]:
+    """Return the indices as int64; raise `TypeError` unless they are integers of this shape."""
+    if not isinstance(word_inputs, Tensor):
+        got = type(word_inputs).__name__
+    elif not _has_integers(word_inputs) or word_inputs.shape != shape:
+        got = f"a tensor of {word_inputs.dtype} with shape {tuple(word_inputs.shape)}"
+    else:
         return word_inputs.long()
-    got = getattr(word_inputs, "dtype", type(word_inputs).__name__)
     raise TypeError(
-        f"expected word_inputs to be a tensor of integers, got {got}. Convert it: "
-        "torch.as_tensor(word_inputs).long()."
+        f"expected word_inputs to be a tensor of integers with shape {tuple(shape)}, like the "
+        f"words of the character ids, got {got}. Convert it: torch.as_tensor(word_inputs).long()."
     )
+
+
+def _has_integers(tensor: Tensor) -> bool:
+    return not tensor.is_floating_point() and not tensor.is_complex()
 
 
 def _check_vocabulary(words: object) -> Sequence[str]:
@@ -328,7 +333,7 @@ class ElmoTokenEmbedder(nn.Module):
         stateful: bool = True,
     ) -> None:
         super().__init__()
-        check("projection_dim", projection_dim or None, at_least(1), optional=True)
+        check("projection_dim", projection_dim or None, at_least(1), INTEGER, optional=True)
         self._elmo = Elmo(
             options_file,
             weight_file,
@@ -362,4 +367,6 @@ class ElmoTokenEmbedder(nn.Module):
 
 
 if __name__ == "__main__":
+    from elmore.compat.allennlp_command import main
+
     main()

@@ -1,8 +1,11 @@
-"""The command `allennlp elmo` of AllenNLP 0.9: a text file to an HDF5 file.
+r"""The command `allennlp elmo` of AllenNLP 0.9: a text file to an HDF5 file.
 
-allennlp elmo sentences.txt vectors.hdf5 --all                           # before
-python -m elmore.compat.allennlp elmo sentences.txt vectors.hdf5 --all   # after, with the
-                               # model: --options-file options.json --weight-file weights.hdf5
+# before
+allennlp elmo sentences.txt vectors.hdf5 --all
+
+# after
+python -m elmore.compat.allennlp elmo sentences.txt vectors.hdf5 --all \
+    --options-file options.json --weight-file weights.hdf5
 """
 
 import argparse
@@ -71,7 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
     args = parser.parse_args(arguments)
     with exit_on_error(parser):
         check("--batch-size", args.batch_size, at_least(1))
-        check_output(args.input_file, args.output_file)
+        check_output(args.output_file, args.input_file, args.options_file, args.weight_file)
         embedder = ElmoEmbedder(
             args.options_file, args.weight_file, args.cuda_device, stateful=not args.stateless
         )

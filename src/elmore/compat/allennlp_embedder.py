@@ -26,7 +26,7 @@ from elmore.inference import new_engine
 from elmore.inference.layers import select_layers
 from elmore.inference.padded import PaddedRunner
 from elmore.progress import Progress, track
-from elmore.schema import at_least, check, one_of
+from elmore.schema import INTEGER, at_least, check, one_of
 from elmore.text.characters import encode_sentences
 
 
@@ -78,7 +78,7 @@ class ElmoEmbedder:
         self, sentences: Iterable[Sequence[str]], batch_size: int = 64
     ) -> Iterator[Float[np.ndarray, "J W D"]]:
         """Yield all layers of each sentence, computed in batches."""
-        check("batch_size", batch_size, at_least(1))
+        check("batch_size", batch_size, at_least(1), INTEGER)
         rest = iter(sentences)
         while batch := list(islice(rest, batch_size)):
             yield from self.embed_batch(batch)
@@ -110,8 +110,8 @@ class ElmoEmbedder:
                 the input.
         """
         check("output_format", output_format, one_of("all", "top", "average"))
-        check("batch_size", batch_size, at_least(1))
-        check_output(getattr(input_file, "name", None), Path(output_file_path))
+        check("batch_size", batch_size, at_least(1), INTEGER)
+        check_output(Path(output_file_path), getattr(input_file, "name", None))
         lines = [line.strip() for line in _check_lines(input_file)]
         if "" in lines:
             raise InputError(f"line {lines.index('') + 1} is blank; expected one sentence per line")
@@ -132,12 +132,12 @@ class ElmoEmbedder:
                 file.create_dataset("sentence_to_index", data=[json.dumps(index)], dtype=dtype)
 
 
-def check_output(source: object, output: Path) -> None:
-    """Raise `InputError` if the output would replace the input file."""
-    if not isinstance(source, str | PathLike):  # an open file may have a number as its name
-        return
-    if Path(source).exists() and output.exists() and output.samefile(source):
-        raise InputError(f"{output} is the input file; choose another output file")
+def check_output(output: Path, *inputs: object) -> None:
+    """Raise `InputError` if the output would replace an input file; ignore what is not a path."""
+    # An open file may have a number as its name.
+    paths = (Path(source) for source in inputs if isinstance(source, str | PathLike))
+    if any(output.exists() and path.exists() and output.samefile(path) for path in paths):
+        raise InputError(f"{output} is an input file; choose another output file")
 
 
 def _check_lines(lines: Iterable[str]) -> Iterator[str]:
@@ -168,7 +168,8 @@ def read_files(options: Path | str | None, weights: Path | str | None) -> BiLM:
             raise InputError(f"{file} is a URL; download the file first and pass its path")
     if str(weights).endswith((".th", ".tar.gz")):
         raise InputError(
-            f"{weights} is a trained model of AllenNLP; expected ELMo's HDF5 weights. Pass it to "
-            "load_state_dict: model.load_state_dict(torch.load('weights.th'))"
+            f"{weights} is a trained model of AllenNLP; expected the HDF5 weights of ELMo. To use "
+            "a fine-tuned ELMo, load weights.th into your model with elmore.compat.allennlp.Elmo: "
+            "model.load_state_dict(torch.load('weights.th'))"
         )
     return read_hdf5(Path(weights), Path(options))

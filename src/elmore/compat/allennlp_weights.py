@@ -1,6 +1,6 @@
 """AllenNLP's names for the weights of a biLM, to read the state dicts of its models.
 
-The layouts are ours, too, except for the highway layers.
+Tensors have the same layout in both, except in the highway layers.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,8 @@ def rename(state: dict[str, Tensor], prefix: str, config: BiLMConfig) -> str | N
     """Replace the weights of AllenNLP's biLM in a state dict by those of ours, if there are any.
 
     Returns:
-        What is wrong, if they are not those of a biLM of this size. Nothing is replaced then.
+        None, or an error message if the weights do not fit a biLM of this size; the state dict then
+        keeps them.
     """
     theirs, ours = prefix + THEIRS, prefix + OURS
     state.pop(theirs + _CACHE, None)

@@ -1,4 +1,4 @@
-"""What the commands of this package do about errors."""
+"""Error handling of the commands in `elmore.compat`."""
 
 import argparse
 from collections.abc import Iterator
