@@ -287,3 +287,30 @@ def test_a_lock_refuses_other_processes_until_it_is_released(tmp_path: Path) -> 
         with lock(path), pytest.raises(InputError, match="another process"), lock(path):
             pass
         assert names(tmp_path / "deep") == set()
+
+
+POLL = """
+import sys
+from pathlib import Path
+from elmore.atomic import is_locked
+
+print("polling", flush=True)
+while not Path(sys.argv[2]).exists():
+    is_locked(Path(sys.argv[1]))
+"""
+
+
+def test_asking_whether_a_path_is_locked_keeps_nobody_from_locking_it(tmp_path: Path) -> None:
+    path, stop = tmp_path / "run", tmp_path / "stop"
+    command = [sys.executable, "-c", POLL, str(path), str(stop)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "polling\n"
+            for _ in range(2000):
+                with lock(path):
+                    pass
+        finally:
+            stop.touch()
+    assert process.returncode == 0
+    assert not list(tmp_path.glob("*.lock"))

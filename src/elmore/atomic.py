@@ -17,6 +17,9 @@ from filelock import FileLock, Timeout
 
 from elmore.errors import InputError
 
+_LOCK_SECONDS = 0.2
+"""Maximum time to wait for a lock: `is_locked` of another process holds it for a moment."""
+
 _TOKEN = "[0-9a-f]" * 8
 """Pattern of the random part of a temporary name."""
 
@@ -103,7 +106,7 @@ def lock(path: Path) -> Iterator[None]:
         reason = "its parent is a file" if isinstance(error, FileExistsError) else error.strerror
         raise OSError(error.errno, f"cannot be written: {reason}", str(path)) from error
     try:
-        with FileLock(file, timeout=0):
+        with FileLock(file, timeout=_LOCK_SECONDS):
             try:
                 remove_leftovers(path)
                 yield
@@ -124,8 +127,9 @@ def is_locked(path: Path) -> bool:
     if not file.exists():  # `FileLock` would create it
         return False
     try:
-        with FileLock(file, timeout=0):
-            return False
+        with FileLock(file, timeout=0), suppress(OSError):
+            file.unlink()  # it may have been deleted and created again in the meantime
+        return False
     except Timeout:
         return True
 

@@ -92,6 +92,8 @@ def test_results_have_the_name_of_the_package_not_of_its_folder(installed: Path)
     assert model_name(installed) == model_name(f"{installed}/") == installed.name
     assert model_name(None) == model_name("en") == "en"
     assert model_name(".") == Path.cwd().name
+    Path("latest").symlink_to(installed)
+    assert model_name("latest") == "latest"
 
 
 def test_a_path_takes_precedence_over_a_name(installed: Path) -> None:

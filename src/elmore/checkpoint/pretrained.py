@@ -95,7 +95,8 @@ def find_model(model: Path | str | None) -> Path:
 
 def model_name(model: Path | str | None) -> str:
     """Return the name of a model for results: that of its package, or of its file or folder."""
-    return Path(INCLUDED.name if model is None else model).resolve().name
+    # Not resolved: the target of a link may have a cryptic name.
+    return Path(INCLUDED.name if model is None else model).absolute().name
 
 
 def read_pretrained(

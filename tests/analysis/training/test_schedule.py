@@ -43,6 +43,7 @@ TRAINER = textwrap.dedent("""
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "_POLL", 0.01)
+    monkeypatch.setattr(schedule, "_BACKGROUND_POLL", 0.05)
     monkeypatch.setattr(schedule, "_RESERVED", 0.5)
     monkeypatch.setattr(schedule, "_GRACE", 2.0)
     monkeypatch.setattr(schedule, "_DELAY", 0.2)
@@ -64,7 +65,7 @@ class Log:
             self.epochs[name] = list(map(json.loads, lines))
             return "finished"
 
-        return Job(name=name, minutes=minutes, command=command, finish=finish)
+        return Job(name=name, minutes=minutes, command=command, finish=finish, identity=lambda: "")
 
 
 @pytest.fixture
@@ -173,9 +174,42 @@ def test_job_that_finished_after_a_killed_call_is_not_repeated(log: Log, tmp_pat
     ]
     assert {epoch["pid"] for epoch in log.epochs["a"]} == {process.pid}
     assert log.epochs["a"][-1]["end"] <= log.epochs["b"][0]["start"], "two ran at the same time"
-    other = replace(job, identity=lambda: "other settings")
-    assert run_jobs([other], tmp_path, at_once=1) == {}
-    assert process.pid not in {epoch["pid"] for epoch in log.epochs["a"]}
+
+
+def test_second_attempt_waits_for_jobs_in_the_background(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: a job that fails as long as one of an earlier call is running."""
+    monkeypatch.setattr(schedule, "_DELAY", 60.0)
+    command = [sys.executable, "-c", BACKGROUND, tmp_path / "a", "40", "start", TRAINER]
+    process = subprocess.Popen(list(map(str, command)))
+    wait_for((tmp_path / "a" / "config.toml").exists)
+    check = f"if not Path({str(tmp_path / 'a' / 'task.json')!r}).exists(): sys.exit('no memory')"
+    code = TRAINER.replace("stop = []", f"stop = []\n{check}")
+    (tmp_path / "a.json").touch()
+    assert run_jobs([log.job("a"), log.job("b", code=code)], tmp_path, at_once=2) == {}
+    assert process.wait() == 0
+    assert log.epochs.keys() == {"a", "b"}
+
+
+def test_run_with_other_settings_starts_again_with_a_message(log: Log, tmp_path: Path) -> None:
+    """Oracle: the processes of the epochs."""
+
+    def stop(folder: Path) -> str:
+        raise OSError(28, "No space left on device")
+
+    run_jobs([replace(log.job("a"), finish=stop)], tmp_path, at_once=1)
+    assert (tmp_path / "a" / "task.json").exists()
+    lines = (tmp_path / "a" / "metrics.jsonl").read_text().splitlines()
+    before = {json.loads(line)["pid"] for line in lines}
+    messages: list[str] = []
+    other = replace(log.job("a"), identity=lambda: "other settings")
+    assert run_jobs([other], tmp_path, at_once=1, show=messages.append) == {}
+    assert messages == [
+        "a: starts again, because its settings, data, model or commit have changed",
+        "a: finished",
+    ]
+    assert not {epoch["pid"] for epoch in log.epochs["a"]} & before
 
 
 def test_failed_job_does_not_get_the_result_of_an_earlier_one(log: Log, tmp_path: Path) -> None:
@@ -246,7 +280,7 @@ def test_invalid_data_is_not_tried_twice_and_reported_once(log: Log, tmp_path: P
         calls.append(folder)
         raise InputError("train.json is damaged")
 
-    bad = [Job(name=n, minutes=0, command=command, finish=lambda *_: "") for n in ("bad", "too")]
+    bad = [replace(log.job(name), command=command) for name in ("bad", "too")]
     problems = run_jobs([*bad, log.job("good")], tmp_path, at_once=1, show=messages.append)
     assert problems == dict.fromkeys(["bad", "too"], "failed: train.json is damaged")
     assert [m for m in messages if "damaged" in m] == ["bad: failed: train.json is damaged"]

@@ -61,6 +61,7 @@ def test_finished_runs_leave_one_small_file(data: Path) -> None:
     assert record["conditions"]["weights_hash"] == "hash of tiny"
     assert record["conditions"]["config"]["training"]["seed"] == 0
     assert record["conditions"]["hardware"] == "a CPU"
+    assert record["conditions"]["seconds"] == 3.0  # in all, not only in the epochs
     assert list(record["conditions"]["data"]) == [
         f"tasks/snli/SICK_{part}.txt" for part in ("train", "trial", "test")
     ]
@@ -119,6 +120,22 @@ def test_unfinished_run_of_another_commit_does_not_count(
             patch.setattr(records, "write_json", full)
             assert train(data, run).problems[run.name].startswith("failed: ")
         assert started(data) == expected
+
+
+def test_unfinished_run_without_test_scores_does_not_count_for_one_with_them(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: a run that has finished, but was not recorded because the disk was full."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "write_json", full)
+        train(data, *ONE_SEED.runs("sick", None))
+    trained = train(data, *ONE_SEED.table1_runs("sick", None))
+    assert started(data) == ["sick-baseline-0"] * 2
+    assert trained.results["sick-baseline-0"].test == pytest.approx(40)
 
 
 def test_missing_file_is_reported_once_and_the_rest_runs(data: Path) -> None:
@@ -197,6 +214,26 @@ def test_weights_are_kept_on_request(data: Path) -> None:
     assert weights.read_text() == "weights"
 
 
+def test_kept_weights_of_a_run_that_was_not_recorded_count_in_the_next_call(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resources, runs = replace(CPU, keep_weights=True), ONE_SEED.runs("sick", None)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "write_json", full)
+        trained = train(data, *runs, resources=resources)
+    assert not trained.records
+    assert trained.problems["sick-baseline-0"].startswith("failed: ")
+    assert train(data, *runs, resources=resources).problems == {}
+    assert started(data) == ["sick-baseline-0"]
+    out = data.parent / "out"
+    assert (out / "trained" / "sick-baseline-0" / "model.safetensors").exists()
+    assert not (out / "unfinished").exists()
+
+
 def test_command_has_the_files_and_settings_of_the_run(tmp_path: Path) -> None:
     resources = Resources(vectors=tmp_path / "glove.txt", device="cuda")
     [run] = ONE_SEED.runs("snli", "tiny", "elmo.layers=top", test=True)
@@ -232,6 +269,9 @@ def test_only_selected_datasets_are_trained(data: Path) -> None:
     trained = train(data, *runs, resources=replace(CPU, datasets=frozenset({"sick"})))
     assert trained.records.keys() == {"conll2003-baseline-0", "sick-baseline-0"}
     assert started(data) == ["conll2003-baseline-0", "sick-baseline-0"]
+    (data / "tasks" / "snli" / "SICK_trial.txt").unlink()
+    trained = train(data, *runs, resources=replace(CPU, datasets=frozenset({"conll2003"})))
+    assert trained.problems == {"sick-baseline-0": reason}
     with pytest.raises(InputError, match="unknown dataset 'snil'; expected any of squad, snli"):
         Resources(datasets=frozenset({"sick", "snil"}))
 

@@ -62,7 +62,7 @@ class Records:
     def identity(self, run: TrainingRun) -> str:
         """Return what the record of a run depends on, as JSON.
 
-        Unlike finished runs, unfinished ones depend on the commit, too: a record has only one.
+        Unfinished runs depend on the commit, too, because a record names a single commit.
         """
         conditions = self._conditions(run)
         identity = {name: conditions[name] for name in (*_IDENTITY, "commit")}
@@ -89,7 +89,7 @@ class Records:
             **self._conditions(run),
             "torch": metrics.pop("torch"),
             "hardware": metrics.pop("hardware"),
-            # of this call, or of the epochs of all calls
+            # of the last process or, if the run was resumed, of all epochs
             "seconds": round(max(metrics["total_seconds"], metrics["seconds"]), 1),
         }
         record = {

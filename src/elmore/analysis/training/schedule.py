@@ -6,6 +6,7 @@ FOLDER/NAME.json   what the run depends on: settings, data and model
 """
 
 import json
+import math
 import shutil
 import signal
 import subprocess
@@ -31,6 +32,7 @@ _DELAY = 60.0
 """Seconds until a failed run is tried again: other runs may have freed memory by then."""
 
 _POLL = 0.1  # seconds
+_BACKGROUND_POLL = 1.0  # seconds; a run whose lock is checked cannot start at that moment
 _ATTEMPTS = 2
 _LAST_FILE = "task.json"  # of a finished run
 _NO_TIME = "not finished: too little time left"
@@ -52,7 +54,7 @@ class Job:
     finish: Callable[[Path], str]
     """Called with the folder of the finished run; returns a message."""
 
-    identity: Callable[[], str] = lambda: ""
+    identity: Callable[[], str]
     """Returns what the run depends on, as JSON. A run of an earlier call is resumed, or counts if
     it has finished in the meantime, unless this has changed since."""
 
@@ -68,9 +70,8 @@ def run_jobs(
 ) -> dict[str, str]:
     """Run jobs in their order, and return the reasons why some have not finished.
 
-    A job that fails gets a second attempt after the others, but not within a minute, unless no
-    other job runs. It resumes from its checkpoints or, if that is what has failed, starts from the
-    beginning.
+    A failed job is retried once: after a minute, or as soon as no other job runs. It resumes from
+    its checkpoints or, if that is what has failed, starts from the beginning.
 
     Jobs of a call that was killed continue in the background. They count as running, and one that
     has finished in the meantime is not repeated.
@@ -94,6 +95,7 @@ def run_jobs(
     not_before: dict[str, float] = {}
     cannot_resume: set[str] = set()
     in_background: set[str] = set()
+    looked = -math.inf
 
     def fail(job: Job, reason: str) -> None:
         problems[job.name] = f"failed: {reason}"
@@ -107,20 +109,23 @@ def run_jobs(
             show(f"{job.name}: {job.finish(folder / job.name)}")
         except InputError as error:  # the next call repeats the run
             fail(job, str(error))
-        except OSError as error:  # a full disk, for example; the next call calls `finish` again
+        except OSError as error:  # a full disk, for example; the next call finishes it
             fail(job, str(error))
             return
         for path in (_log(folder, job), _identity(folder, job)):
             path.unlink(missing_ok=True)
 
     def is_ready(job: Job) -> bool:
-        if job.name in in_background:
-            return False
-        others_may_free_memory = running or not attempts[job.name]
-        return not others_may_free_memory or time.monotonic() >= not_before.get(job.name, 0)
+        others_run = running or in_background
+        can_start = not others_run or time.monotonic() >= not_before.get(job.name, 0)
+        return job.name not in in_background and can_start
 
     def look_for_background() -> None:
         """Find the jobs that still run since an earlier call."""
+        nonlocal looked
+        if time.monotonic() < looked + _BACKGROUND_POLL:
+            return
+        looked = time.monotonic()
         for job in waiting:
             if not is_locked(folder / job.name):
                 in_background.discard(job.name)
@@ -142,6 +147,11 @@ def run_jobs(
             elif left is not None and not _fits(job, path, left, minutes or 0):
                 problems.setdefault(job.name, _NO_TIME)
             else:
+                if path.exists() and not is_same:
+                    show(
+                        f"{job.name}: starts again, because its settings, data, model or commit "
+                        "have changed"
+                    )
                 resume = is_same and job.name not in cannot_resume and _is_resumable(path)
                 attempts[job.name] += 1
                 running.append(_Process(job, folder, environment, resume=resume))

@@ -9,7 +9,7 @@ import os
 import shutil
 import statistics
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -101,7 +101,8 @@ def train_missing(
         wanted[run.name] = replace(
             run, test=run.test or same.test, disturbed=run.disturbed or same.disturbed
         )
-    files, problems = _find_files({run.dataset for run in wanted.values()}, data, show)
+    datasets = {run.dataset for run in wanted.values()}
+    files, problems = _find_files(datasets, resources.datasets, data, show)
     records = Records(output / RUNS, plan, files, data, resources.vectors)
     trained = Trained({}, problems)
     waiting = []
@@ -136,23 +137,30 @@ def _train(
     expected = {run.name: _expected_minutes(run, records, plan) for run in runs}
 
     def finish(run: TrainingRun, folder: Path) -> str:
-        new[run.name] = records.write(run, folder)
         if resources.keep_weights:
-            target = output / TRAINED / run.name
-            shutil.rmtree(target, ignore_errors=True)
-            target.parent.mkdir(exist_ok=True)
-            folder.rename(target)
+            kept = output / TRAINED / run.name
+            shutil.rmtree(kept, ignore_errors=True)
+            kept.parent.mkdir(exist_ok=True)
+            folder.rename(kept)
+            try:
+                new[run.name] = records.write(run, kept)
+            except BaseException:  # only a run in `folder` can be finished by the next call
+                kept.rename(folder)
+                raise
         else:
-            shutil.rmtree(folder)
+            new[run.name] = records.write(run, folder)
+            shutil.rmtree(folder, ignore_errors=True)
         return _summarize(new[run.name])
 
-    def priority(run: TrainingRun) -> tuple[bool, int, float, int]:
+    def priority(run: TrainingRun) -> tuple[bool, float, float]:
         """Unfinished runs come first, then long runs, which usually shortens the total.
 
         With a time limit, all runs with a seed come before those with the next.
         """
-        first_key = run.seed if resources.minutes else 0
-        return not (unfinished / run.name).exists(), first_key, -expected[run.name], run.seed
+        started, duration = (unfinished / run.name).exists(), expected[run.name]
+        if resources.minutes:
+            return not started, run.seed, -duration
+        return not started, -duration, run.seed
 
     on_gpu = resources.device != "cpu" and torch.cuda.is_available()
     at_once = min(resources.jobs or (_JOBS_ON_GPU if on_gpu else 1), len(runs))
@@ -216,16 +224,17 @@ def train_command(
 
 
 def _find_files(
-    datasets: Iterable[str], data: Path, show: Show
+    datasets: Set[str], selected: Set[str], data: Path, show: Show
 ) -> tuple[dict[str, Files], dict[str, str]]:
-    """Return the files of datasets, and the reasons why others are not available."""
+    """Return the files of datasets, and the reasons why selected ones are not available."""
     files, problems = dict[str, Files](), dict[str, str]()
-    for dataset in (name for name in DATASETS if name in set(datasets)):
+    for dataset in (name for name in DATASETS if name in datasets):
         try:
             files[dataset] = DATASETS[dataset].find(data)
         except InputError as error:
-            problems[dataset] = f"not run: {error}"
-            show(f"{dataset}: not run: {error}")
+            if dataset in selected:
+                problems[dataset] = f"not run: {error}"
+                show(f"{dataset}: not run: {error}")
     return files, problems
 
 
