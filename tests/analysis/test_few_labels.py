@@ -2,6 +2,7 @@
 
 import lzma
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,6 +53,41 @@ def test_words_are_classified_one_by_one() -> None:
     assert scores["layer 1"].test == {40: [100]}
 
 
+def test_dev_set_selects_the_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: layer 0 has the labels of the dev set, and layer 1 those of the test set."""
+    by_layer = {
+        "layer 0": LayerScores(90, {2: [10.0]}),
+        "layer 1": LayerScores(80, {2: [99.0]}),
+    }
+    monkeypatch.setattr(few_labels, "score_few_labels", lambda *_: by_layer)
+    monkeypatch.setattr(few_labels, "frozen_encoders", lambda *_: [("toy", TOY, lambda: TOY)])
+    write_data(tmp_path)
+    result = measure_few_labels("toy", TOY, tmp_path)  # type: ignore[arg-type]
+    assert result.scores["toy"]["EWT, POS tags, 2 sentences"] == [10.0]
+    assert result.details["layers for EWT, POS tags"] == {"toy": "layer 0"}
+
+
+def test_dev_set_selects_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: the labels of dev and test set, which differ."""
+    seen = []
+    train_probe = few_labels.train_probe
+
+    def record(*args: Any) -> Any:
+        seen.append(args[3].tolist())
+        return train_probe(*args)
+
+    monkeypatch.setattr(few_labels, "train_probe", record)
+    dev, test = SENTENCES[:2], SENTENCES
+    score_few_labels(TOY, SENTENCES * 20, dev, test, (40,), seeds=(0,))
+    assert seen == [[1, 0]] * 2  # positive and negative, for each layer
+
+
+def test_words_and_labels_must_match() -> None:
+    wrong = [Labeled(["good", "bad", "film"], ["ADJ", "NOUN"])]
+    with pytest.raises(InputError, match="3 words have 2 labels"):
+        score_few_labels(TOY, wrong, SENTENCES, SENTENCES, (1,), seeds=(0,))
+
+
 def test_label_without_an_example_counts_as_an_error() -> None:
     test = [*SENTENCES, Labeled(["film"], ["neutral"])]
     scores = score_few_labels(TOY, SENTENCES * 20, SENTENCES, test, (40,), seeds=(0,))
@@ -81,7 +117,7 @@ def test_no_sentences_are_an_error() -> None:
 
 
 def write_data(folder: Path) -> None:
-    """Write trees, a treebank and word vectors."""
+    """Write trees, three for each sentence, a treebank and word vectors."""
     for name in ("sst", "pos", "vectors"):
         (folder / name).mkdir()
     trees = "(4 (3 good) (2 film))\n(0 (1 bad) (2 film))\n(2 (2 the) (2 film))\n"
@@ -91,7 +127,7 @@ def write_data(folder: Path) -> None:
     )
     for part in ("train", "dev", "test"):
         (folder / "sst" / f"{part}.txt.xz").write_bytes(lzma.compress(trees.encode() * 60))
-        (folder / "pos" / f"en-{part}.conllu").write_text(f"{words}\n" * 12)
+        (folder / "pos" / f"en-{part}.conllu").write_text(f"{words}\n" * 60)
     vectors = np.array([[1, 0], [-1, 0], [0, 1]], np.float16)
     np.savez(folder / "vectors" / "a.100d.npz", words="good\nbad\nfilm", vec=vectors)
 
@@ -99,7 +135,10 @@ def write_data(folder: Path) -> None:
 def test_encoders_are_compared_on_both_tasks(
     embedder: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neutral sentences are left out, and words and sentences are separable by their vectors."""
+    """Neutral sentences are left out, and words and sentences are separable by their vectors.
+
+    Of larger sizes, all sentences are used: 120 of the trees and 60 of the treebank.
+    """
     write_data(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(encoders, "_PACKAGE", "no_such_package")
@@ -109,8 +148,8 @@ def test_encoders_are_compared_on_both_tasks(
     monkeypatch.setattr(encoders, "TransformerEncoder", lambda *_, **__: TOY)
     result = measure_few_labels("tiny", embedder, tmp_path)
     columns = [
-        *(f"SST, two classes, {n} sentences" for n in ("100", "300", "1,000")),
-        *(f"EWT, POS tags, {n} sentences" for n in ("10", "30", "100")),
+        *(f"SST, two classes, {n} sentences" for n in (100, 120)),
+        *(f"EWT, POS tags, {n} sentences" for n in (10, 30, 60)),
     ]
     assert list(result.scores) == ["GloVe", "ELMo (tiny)", "all-MiniLM-L6-v2"]
     for row in ("GloVe", "all-MiniLM-L6-v2"):
@@ -120,4 +159,4 @@ def test_encoders_are_compared_on_both_tasks(
     for task in ("SST, two classes", "EWT, POS tags"):
         assert result.details[f"layers for {task}"].items() >= layers.items()
     [plot] = plot_few_labels(result)
-    assert all(text in plot.svg for text in ("labeled sentences", "all-MiniLM-L6-v2", "1,000"))
+    assert all(text in plot.svg for text in ("labeled sentences", "all-MiniLM-L6-v2", ">120<"))

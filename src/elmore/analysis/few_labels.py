@@ -49,6 +49,8 @@ class FewLabels(NamedTuple):
 
     name: str
     sizes: tuple[int, ...]
+    """Numbers of labeled sentences; larger than the training data, all of them are used."""
+
     read: Callable[[Path], list[Labeled]]
     files: tuple[str, ...]
     """Patterns of the training, dev and test files."""
@@ -92,7 +94,8 @@ def measure_few_labels(name: str, embedder: Embedder, folder: Path) -> Result:
     for row, _, make in frozen_encoders(name, embedder, folder):
         encoder = make()
         for task, (train, dev, test) in zip(_TASKS, texts, strict=True):
-            by_layer = score_few_labels(encoder, train, dev, test, task.sizes)
+            sizes = sorted({min(size, len(train)) for size in task.sizes})
+            by_layer = score_few_labels(encoder, train, dev, test, sizes)
             layer = max(by_layer, key=lambda name: by_layer[name].dev)
             best.setdefault(task.name, {})[row] = layer
             for size, accuracies in by_layer[layer].test.items():
@@ -159,9 +162,11 @@ def _embed(encoder: Encoder, examples: Sequence[Labeled]) -> list[Features]:
     sentences = (x.tokens for x in examples)
     stream = with_progress(encoder.stream(sentences), "sentences embedded", len(examples))
     features = []
-    for example, (tokens, vectors) in zip(examples, stream, strict=True):
-        per_word = len(example.labels) == len(tokens)
-        rows = vectors if per_word else vectors.mean(axis=1, keepdims=True)
+    for example, (_, vectors) in zip(examples, stream, strict=True):
+        of_sentence = len(example.labels) == 1
+        rows = vectors.mean(axis=1, keepdims=True) if of_sentence else vectors
+        if rows.shape[1] != len(example.labels):
+            raise InputError(f"{rows.shape[1]} words have {len(example.labels)} labels")
         layers = [torch.from_numpy(layer.astype(np.float16)) for layer in rows]
         features.append(Features(layers, list(example.labels)))
     return features
@@ -178,12 +183,12 @@ def plot_few_labels(result: Result) -> list[Plot]:
     panels = figure.subplots(1, len(_TASKS))
     for task, axes in zip(_TASKS, panels, strict=True):
         for (row, cells), color in zip(result.scores.items(), _COLORS, strict=False):
-            points = [mean_and_spread(_numbers(cells, task, size)) for size in task.sizes]
-            means, spreads = zip(*points, strict=True)
+            accuracies = _accuracies(cells, task)
+            means, spreads = zip(*map(mean_and_spread, accuracies.values()), strict=True)
             style = {"fmt": "o-", "markersize": 4, "capsize": 3, "color": color, "label": row}
-            axes.errorbar(task.sizes, means, yerr=spreads, **style)
+            axes.errorbar(list(accuracies), means, yerr=spreads, **style)
         axes.set_xscale("log")
-        axes.set_xticks(task.sizes, [f"{size:,}" for size in task.sizes])
+        axes.set_xticks(list(accuracies), [f"{size:,}" for size in accuracies])
         axes.minorticks_off()
         axes.set_title(task.name, fontsize=10)
         axes.set_xlabel("labeled sentences")
@@ -198,6 +203,10 @@ def plot_few_labels(result: Result) -> list[Plot]:
     return [to_plot(figure, "few-labels", caption)]
 
 
-def _numbers(cells: Mapping[str, Cell], task: FewLabels, size: int) -> list[float]:
-    scores = cells[f"{task.name}, {size:,} sentences"]
-    return scores if isinstance(scores, list) else []
+def _accuracies(cells: Mapping[str, Cell], task: FewLabels) -> dict[int, list[float]]:
+    """Return the accuracies of all samples by the number of labeled sentences."""
+    return {
+        int(column.removeprefix(f"{task.name}, ").split()[0].replace(",", "")): cell
+        for column, cell in cells.items()
+        if column.startswith(f"{task.name}, ") and isinstance(cell, list)
+    }
