@@ -26,7 +26,7 @@ _DOWNLOAD = {"en": "Download this page as a notebook.", "ko": "이 문서를 노
 
 
 def copy_pages() -> None:
-    """Copy the pages, and every file that a page links to; of a folder, all its files."""
+    """Copy the pages, and every file or folder of files that a page links to."""
     shutil.rmtree(PAGES, ignore_errors=True)
     todo = {ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("docs/**/*.ipynb")}
     done: set[Path] = set()
@@ -52,8 +52,10 @@ def copy_pages() -> None:
 
 
 def index_folder(folder: Path) -> set[Path]:
-    """Write a page that links to the files of a folder; return the files."""
-    files = {file for file in folder.iterdir() if file.is_file()}
+    """Write a page that links to the files of a folder, unless it has one; return the files."""
+    files = {file for file in folder.iterdir() if file.is_file() and file.name[0] != "."}
+    if folder / "index.md" in files:
+        return files
     target = PAGES / folder.relative_to(ROOT) / "index.md"
     target.parent.mkdir(parents=True, exist_ok=True)
     names = "".join(f"- [{file.name}]({file.name})\n" for file in sorted(files))

@@ -1,4 +1,4 @@
-"""Errors that are not bugs, such as invalid input and missing optional packages, and warnings."""
+"""Errors that users can fix, such as invalid input and missing packages; warnings for users."""
 
 import sys
 import warnings
@@ -51,9 +51,13 @@ def require(module: str, *, extra: str) -> Any:
         ) from error
 
 
+_LIBRARIES = {"elmore", "sentence_transformers", "sklearn", "spacy", "torch", "transformers"}
+"""Packages that are not the user's code: elmore, and those that call it."""
+
+
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Show a warning with the line of the code that called elmore, not one of elmore itself."""
+    """Show a warning with the line of the user's code that led to it."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "elmore":
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)

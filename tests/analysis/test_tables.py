@@ -76,8 +76,8 @@ def test_table1_has_no_verdict_on_other_data() -> None:
     """Oracle: the paper's coreference data are OntoNotes."""
     results = {"coref-baseline-0": result(50, test=50), "coref-tiny-0": result(60, test=60)}
     assert measure_table1(PLAN, results).findings == (
-        "OntoGUM coreference: the relative error reduction is 20.0 % in 1 pair of runs; "
-        "paper: 9.8 % on OntoNotes, which is not comparable.",
+        "OntoGUM coreference: the relative error reduction is 20.0 % in 1 pair of runs. "
+        "The paper's 9.8 % is for OntoNotes and not comparable.",
     )
 
 

@@ -190,7 +190,9 @@ def test_hdf5_file_of_something_else_is_rejected(tmp_path: Path) -> None:
     release = write_release(tmp_path, VARIANTS["usual"])
     with h5py.File(release.weights_file, "w") as file:
         file["0"] = np.zeros((3, 2, 12))
-    with pytest.raises(InputError, match=r"weights.hdf5 has no biLM weights, such as 'RNN_0'"):
+    with pytest.raises(
+        InputError, match=r"weights.hdf5 has no group 'RNN_0'; expected ELMo weights"
+    ):
         read_hdf5(release.weights_file, release.options_file)
 
 

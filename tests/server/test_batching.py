@@ -191,6 +191,63 @@ def test_requests_of_clients_that_were_just_answered_join_those_that_waited() ->
     assert [batch.requests for batch in worker.batches] == [[1], [2, 3, 4]]
 
 
+def test_batch_starts_once_all_expected_requests_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Oracle: the time of a server that waits until no request has arrived for two seconds."""
+    worker = Scripted()
+
+    async def main(queue: Queue) -> float:
+        await submit(queue, 1, 2)
+        monkeypatch.setattr(batching, "GATHER_SECONDS", 2.0)
+        monkeypatch.setattr(batching, "MAX_GATHER_SECONDS", 2.0)
+        started = time.monotonic()
+        await submit(queue, 3, 4)
+        return time.monotonic() - started
+
+    assert run(worker, main) < 1
+    assert [batch.requests for batch in worker.batches] == [[1, 2], [3, 4]]
+
+
+def test_batch_waits_longer_for_expected_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: a client that returns after ten times the time without expected requests."""
+    monkeypatch.setattr(batching, "RETURN_SECONDS", 1.0)
+    monkeypatch.setattr(batching, "MAX_GATHER_SECONDS", 5.0)
+    worker = Scripted()
+
+    async def main(queue: Queue) -> None:
+        await submit(queue, 1, 2)
+        first = submit(queue, 3)
+        await asyncio.sleep(10 * batching.GATHER_SECONDS)
+        await asyncio.gather(first, submit(queue, 4))
+
+    run(worker, main)
+    assert [batch.requests for batch in worker.batches] == [[1, 2], [3, 4]]
+
+
+def test_requests_that_waited_for_a_batch_wait_for_its_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Oracle: as before, with a request that came while the batch was computed."""
+    monkeypatch.setattr(batching, "RETURN_SECONDS", 1.0)
+    monkeypatch.setattr(batching, "MAX_GATHER_SECONDS", 5.0)
+    worker = Scripted()
+    worker.released.clear()
+
+    async def main(queue: Queue) -> None:
+        first = submit(queue, 1)
+        await asyncio.sleep(0.05)
+        second = submit(queue, 2)
+        await asyncio.sleep(0.05)
+        worker.released.set()
+        await first
+        await asyncio.sleep(10 * batching.GATHER_SECONDS)
+        await asyncio.gather(second, submit(queue, 3))
+
+    run(worker, main)
+    assert [batch.requests for batch in worker.batches] == [[1], [2, 3]]
+
+
 def test_many_requests_do_not_wait_for_others() -> None:
     """While they are computed, the server answers others and reads their next requests."""
     worker = Scripted()

@@ -155,7 +155,7 @@ def _read_bilm(file: h5py.File, settings: Mapping[str, Any], options: Path) -> B
     if link := file.id.links.visit(find_link, info=True):  # it may lead to another file
         raise InputError(f"{file.filename}: {link.decode()} is a link; expected ELMo weights")
     if "RNN_0" not in file:
-        raise InputError(f"{file.filename} has no biLM weights, such as 'RNN_0'; expected ELMo's")
+        raise InputError(f"{file.filename} has no group 'RNN_0'; expected ELMo weights")
     cell = CELL if "RNN_0/RNN/MultiRNNCell" in file else ONLY_CELL
     config = config_from_options(settings, options, file, cell)
     if settings.get(OPTIONS_HASH) not in (None, _hash_options(settings)):

@@ -80,8 +80,8 @@ def reproduce(
         text: More text files to measure the perplexity on.
         pairs: Files in the format of WiC or SCWS, for the similarity of words in context by layer.
             For `dev.data.txt` of WiC, the labels are those of `dev.gold.txt`, if it exists.
-        datasets: Datasets whose missing runs are trained: squad, snli, srl, coref, conll2003, sst5,
-            sick or wnut17; by default all. Tables also have the finished runs of the others.
+        datasets: Train only on these datasets: squad, snli, srl, coref, conll2003, sst5, sick or
+            wnut17; by default all. Tables still include finished runs on the others.
         quick: Use small samples, two epochs and one seed, to see that everything works.
         minutes: Time limit for training, counted from the start of the command. Runs that cannot
             finish are not started; the same command continues later.

@@ -35,7 +35,7 @@ from elmore.training.run_folder import Report, RunFolder, hardware_name
 CACHE = Path.home() / ".cache" / "elmore"
 SUMMARY, PLOT = "summary.json", "loss.png"
 _FEW_STEPS, _FEW_TOKENS = 500, 2000
-"""Fewer steps, or fewer held-out tokens, are mentioned at the start of a run."""
+"""A run with fewer steps or held-out tokens starts with a note."""
 
 
 def pretrain(
@@ -116,7 +116,7 @@ def run_folder(path: Path) -> RunFolder:
 
 
 def _notes_on_size(run: Pretraining) -> Iterator[str]:
-    """Yield what to know about a run on little text."""
+    """Yield notes on a run that is too small."""
     config, corpus = run.config, run.corpus
     tokens = sum(map(len, run.heldout))
     if config.run.heldout and not run.heldout:

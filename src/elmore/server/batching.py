@@ -22,7 +22,7 @@ GATHER_SECONDS = 0.003
 RETURN_SECONDS = 0.0002
 """Added to `GATHER_SECONDS` for each expected request: answers are sent one after another."""
 MAX_GATHER_SECONDS = 0.06
-"""Maximum time to gather requests. Later ones of clients that were answered are not expected."""
+"""Maximum time to gather requests. Clients that were answered before are not waited for."""
 _FIRST_SPEED = 2000.0  # words/s, until it is measured
 
 logger = logging.getLogger("elmore.server")
@@ -50,7 +50,7 @@ class _Waiting(NamedTuple):
 
     @property
     def model(self) -> tuple[str, str]:
-        """What computes it: requests for different models cannot share a batch."""
+        """Kind and name. All requests of a batch are for the same model."""
         return self.kind, self.name
 
 
@@ -70,7 +70,7 @@ class Queue:
         self._waiting: deque[_Waiting] = deque()
         self._words = 0
         self._answered: dict[tuple[str, str], tuple[int, float]] = {}
-        """When the last batch of a model was done: requests in it or waiting, and the time."""
+        """By model: how many requests its last batch had or left waiting, and when it ended."""
         self._speed = _FIRST_SPEED
         self._arrival = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
@@ -187,8 +187,8 @@ class Queue:
     async def _gather(self) -> None:
         """Wait for more requests, until none has arrived for a while or all expected ones have.
 
-        Clients that were just answered often send their next request at once. A batch without them
-        takes nearly as long as one with them, and they would wait for its end.
+        Clients that were just answered often send their next request at once. It makes the batch
+        hardly slower; without it, the client would wait for the whole batch.
         """
         model = self._waiting[0].model
         expected, answered_at = self._answered.get(model, (0, 0.0))
