@@ -219,7 +219,7 @@ def plot_encoders(result: Result) -> list[Plot]:
         axes.set_yticks(range(len(rows)), list(rows))
         if column == _SPEED:
             axes.set_xscale("log")
-            axes.set_xlim(min(values) / 5, max(values) * 30)
+            axes.set_xlim(min(values) / 5, max(values) * 300)
         else:
             axes.locator_params(axis="x", nbins=4)
             axes.set_xlim(0, max(values) * 1.35)
