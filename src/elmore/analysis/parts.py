@@ -222,7 +222,8 @@ PARTS: dict[str, Part | TrainingPart] = {
         measure=lambda model, folder: measure_pos(model.embedder, folder),
         source="a treebank of https://universaldependencies.org, such as English EWT",
         about="Accuracy in percent of a linear probe for the treebank's own tags (XPOS). As a "
-        "control, the probe is also trained on shuffled tags.",
+        "control, the probe is also trained on shuffled tags. It then fits noise and must not be "
+        "better than the majority class.",
         published="Peters et al. (2018), Table 6, on the Penn Treebank. Scores on other treebanks "
         "are not comparable.",
         paper={

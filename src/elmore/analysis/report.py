@@ -42,10 +42,14 @@ def render_title(records: Mapping[str, dict[str, Any]]) -> tuple[str, str]:
     """Return the title of a report, and a sentence on the model and the files."""
     [first, *_] = records.values()
     conditions = first["conditions"]
+    runs = (
+        " [`runs/`](runs/) has those of each training run."
+        if any("runs" in record for record in records.values())
+        else ""
+    )
     return f"Evaluation of the model {conditions['model']}", (
         f"Hash of its weights: {conditions['weights_hash']}. Each JSON file in this folder has the "
-        "scores of an evaluation at full precision, and its conditions; [`runs/`](runs/) has those "
-        "of each training run."
+        f"scores of an evaluation at full precision, and its conditions.{runs}"
     )
 
 
@@ -94,7 +98,7 @@ def render_conditions(name: str, record: dict[str, Any]) -> str:
             ("elmore", "elmore"),
             ("commit", "commit"),
             ("torch", "torch"),
-            ("biLM in" if "runs" in record else "precision", "precision"),
+            ("biLM computed in" if "runs" in record else "computed in", "precision"),
             ("on", "device"),
             ("seed", "seed"),
         )

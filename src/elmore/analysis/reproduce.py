@@ -197,6 +197,7 @@ def _train(
         missing = _describe_missing(runs[name], trained)
         if not finished:
             outcomes.not_run[name] = " ".join(missing)
+            show(f"{name}: not run: {outcomes.not_run[name]}")
             continue
         result = part.measure(plan, results)
         datasets = dict.fromkeys(run.dataset for run in runs[name] if run.name in trained.records)

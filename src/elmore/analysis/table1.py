@@ -1,7 +1,6 @@
 """Table 1: the six tasks with and without ELMo."""
 
 import math
-import statistics
 from collections.abc import Mapping
 
 from elmore.analysis.results import Cell, Plot, Result, finding
@@ -62,15 +61,17 @@ def measure_table1(plan: Plan, results: Results) -> Result:
                 "paper: relative error reduction, %": f"{paper:.1f}",
             }
             if ours := error_reductions(baseline, elmo[plan.bilm]):
-                mean, pairs = statistics.mean(ours), f"{len(ours)} pair{'s' * (len(ours) > 1)}"
-                evidence = f"{mean:.1f} % in {pairs} of runs; paper: {paper:.1f} %"
+                mean, spread = mean_and_spread(ours)
+                measured = f"{mean:.1f} ± {spread:.1f} %" if len(ours) > 1 else f"{mean:.1f} %"
+                measured += f" in {len(ours)} pair{'s' * (len(ours) > 1)} of runs"
                 if data == SAME_DATA:
                     claim = f"{dataset.title}: the relative error reduction is at least the paper's"
+                    evidence = f"{measured}; paper: {paper:.1f} %"
                     findings.append(finding(claim, mean >= paper, evidence))
                 else:
                     findings.append(
-                        f"{dataset.title}: the relative error reduction is {mean:.1f} % in {pairs} "
-                        f"of runs. The paper's {paper:.1f} % is for {data} and not comparable."
+                        f"{dataset.title}: the relative error reduction is {measured}. The "
+                        f"paper's {paper:.1f} % is for {data} and not comparable."
                     )
         rows[dataset.heading] = cells
     titles = ", ".join(DATASETS[name].title for name in DATASETS if name in plan.finetuned)
