@@ -27,7 +27,7 @@ def test_raw_and_tokenized_text_give_the_same_tokens(raw: str, tokenized: str) -
 
 
 def test_whitespace_tokens_are_kept() -> None:
-    text = "He does n't say `` 's '' -- it 's co-written ..."
+    text = "He does n't say `` 's '' -- it 's co-written ... and I don't."
     assert treebank_tokens(text, str.split) == text.replace("``", '"').replace("''", '"').split()
 
 

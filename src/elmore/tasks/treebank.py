@@ -26,9 +26,9 @@ def unescape(token: str) -> str:
 
 
 def treebank_tokens(text: str, tokenize: Tokenizer) -> list[str]:
-    """Split raw or tokenized text into Penn Treebank tokens."""
+    """Split raw or tokenized text into Penn Treebank tokens; `str.split` keeps tokens as is."""
     text = " ".join(map(unescape, text.split()))
-    if "'" not in text:  # no clitics
+    if tokenize is str.split or "'" not in text:  # no clitics to split
         return tokenize(text)
     # Rejoin tokenized clitics first: Moses would split 's into ' and s.
     tokens = tokenize(_BEFORE_CLITIC.sub("", text))
