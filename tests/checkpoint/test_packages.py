@@ -65,7 +65,7 @@ def test_installed_package_is_loaded_by_name_until_it_is_uninstalled(
     for path in installed.parent.iterdir():
         shutil.rmtree(path)
     with pytest.raises(
-        elmore.InputError, match=r"tiny-test: no such model; .* model \(en\), .* Other models"
+        elmore.InputError, match=r"tiny-test: no such model; .* model \(en\), .* Packages of other"
     ):
         elmore.load("tiny-test")
 

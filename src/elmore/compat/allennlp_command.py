@@ -47,8 +47,8 @@ def create_arg_parser() -> argparse.ArgumentParser:
             const=name,
             help=f"write {what}",
         )
-    add("--options-file", type=Path, help="options.json of the model, which is not downloaded")
-    add("--weight-file", type=Path, help="HDF5 weights of the model, which are not downloaded")
+    add("--options-file", help="options.json of the model, which is not downloaded")
+    add("--weight-file", help="HDF5 weights of the model, which are not downloaded")
     add("--batch-size", type=int, default=64, help="sentences per batch (default: %(default)s)")
     add("--cuda-device", type=int, default=-1, help="index of a GPU; -1 for the CPU (the default)")
     add("--forget-sentences", action="store_true", help="do not write sentence_to_index")
