@@ -159,11 +159,22 @@ def test_embed_rejects_a_missing_text_file(run, folder: Path) -> None:
     assert_rejected(run("embed", "model", "-m", "model", "-o", "v.parquet"), "model is a directory")
 
 
-@pytest.mark.parametrize("args", [("embed",), ("embed", "t", "--output"), ("emed",)])
-def test_invalid_usage_exits_with_code_2(run, args: tuple) -> None:
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("embed",), "TEXT is missing. Usage: elmore embed --output PATH [OPTIONS] TEXT [MORE...]"),
+        (("embed", "t"), "--output is missing. Usage: elmore embed --output PATH"),
+        (("export", "onnx"), "--output is missing. Usage: elmore export onnx --output PATH"),
+        (("train", "ner", "--train", "t", "-o", "r"), "--dev is missing. Usage: elmore train"),
+        (("embed", "t", "--output"), "requires an argument."),
+        (("embed", "t", "-o", "v", "--layrs", "top"), "Did you mean "),
+        (("emed",), "Unknown command "),
+    ],
+)
+def test_invalid_usage_is_a_one_line_error(run, args: tuple, message: str) -> None:
     result = run(*args)
-    assert result.code == 2
-    assert "Traceback" not in result.err
+    assert_rejected(result, message)
+    assert len(result.err.splitlines()) == 1
 
 
 def test_help_is_printed_without_a_command(run) -> None:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 import elmore
 from elmore.cli.convert import convert
@@ -90,9 +90,9 @@ def main() -> None:
     limit_spinning()
     try:
         with handled_signals(_terminate):
-            app(sys.argv[1:], exit_on_error=False)
-    except CycloptsError:  # it has been printed; cyclopts 4 would exit with code 1
-        sys.exit(2)
+            app(sys.argv[1:], print_error=False, exit_on_error=False)
+    except CycloptsError as error:
+        _fail(_describe_usage_error(error))
     except InterruptedRunError as error:
         print(f"elmore: {error}", file=sys.stderr)
         sys.exit(130)
@@ -110,6 +110,18 @@ def main() -> None:
         if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(str(error)):
             raise
         _fail(f"not enough memory; try a smaller model or smaller batches ({error!s:.200})")
+
+
+def _describe_usage_error(error: CycloptsError) -> str:
+    """Return one line; if a required argument is missing, with the usage of the command."""
+    if not isinstance(error, MissingArgumentError) or error.keyword or error.argument is None:
+        return " ".join(str(error).split())
+    command = app
+    for name in error.command_chain or ():
+        command = command[name]
+    usage, option = str(command.usage), error.argument.name
+    missing = option if option in usage else option.removeprefix("--").upper()
+    return f"{missing} is missing. {usage}"
 
 
 def _write_utf8() -> None:

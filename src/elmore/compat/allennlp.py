@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from elmore.bilm.model import BiLM
+from elmore.compat.allennlp_command import main
 from elmore.compat.allennlp_embedder import ElmoEmbedder, read_files
 from elmore.compat.allennlp_weights import rename
 from elmore.compat.stateful import StatefulBiLM
@@ -368,6 +369,4 @@ class ElmoTokenEmbedder(nn.Module):
 
 
 if __name__ == "__main__":
-    from elmore.compat.allennlp_command import main
-
     main()
