@@ -835,6 +835,21 @@ def test_error_for_a_trained_task_as_a_model_says_how_to_use_it(
     assert_rejected(run("embed", conll, "-o", "x.npz", "-m", "ner"), message)
 
 
+def test_tokens_of_a_list_are_kept(trained: TrainedTask) -> None:
+    """Oracle: the tokens themselves; as a text, they would be split."""
+    tokens = ["Ada's", "friend", "can't", "leave", "London."]
+    [result, text] = trained([tokens, "Ada left."])
+    assert result["tokens"] == tokens
+    assert result["text"] == " ".join(tokens)
+    assert text["tokens"] == ["Ada", "left", "."]
+    assert trained(" ".join(tokens))["tokens"] != tokens
+    for wrong in (["Ada Lovelace", "left"], ["Ada", ""], ["Ada", 5]):
+        with pytest.raises(InputError, match="input 0: expected tokens without spaces, got"):
+            trained([wrong])
+    with pytest.raises(InputError, match="expected text, got an empty line"):
+        trained([[]])
+
+
 def test_errors_for_arguments_of_the_wrong_type_say_what_is_expected(
     trained: TrainedTask,
 ) -> None:
@@ -844,8 +859,8 @@ def test_errors_for_arguments_of_the_wrong_type_say_what_is_expected(
         trained.parse(["Ada left."])
     with pytest.raises(TypeError, match="example 0 is int; expected a string"):
         trained([5])
-    with pytest.raises(TypeError, match=r"example 1 is list; expected a string"):
-        trained.predict(["Ada left.", ["Ada", "lived."]])
+    with pytest.raises(TypeError, match="example 0 is dict; expected a string"):
+        trained([{}])
     with pytest.raises(TypeError, match="example 0 has 2 texts; ner expects 1: text"):
         trained.predict([("Ada left.", "London.")])
     with pytest.raises(TypeError, match="expected a list of examples, got NoneType"):
@@ -855,7 +870,7 @@ def test_errors_for_arguments_of_the_wrong_type_say_what_is_expected(
     with pytest.raises(TypeError, match="expected a NerConfig as config, got dict"):
         train_task("ner", "new", train="x", dev="x", config={"training": {"epochs": 1}})
     assert repr(trained) == "TrainedTask(ner, device=cpu)"
-    # The call that the message recommends.
+    # The tokenizer of a text can be chosen.
     example = trained.parse("Ada lived.", trained.tokenizer("whitespace"))
     assert example.tokens == ["Ada", "lived."]
     assert len(trained.predict([example])) == 1

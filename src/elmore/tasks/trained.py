@@ -61,7 +61,7 @@ class TrainedTask(NamedTuple):
         task(iterable)              an iterator, which reads the iterable in batches; see `pipe`
 
         A text has the format of a line of `elmore predict`. Items of lists and iterables are texts,
-        or tuples for tasks with more than one text.
+        lists of tokens, or tuples for tasks with more than one text.
 
         Raises:
             InputError: If a text does not have this format.
@@ -79,7 +79,7 @@ class TrainedTask(NamedTuple):
         """Yield the predictions of texts as JSON-serializable dicts, reading them in batches.
 
         Args:
-            inputs: Texts, or tuples for tasks with more than one text.
+            inputs: Texts, lists of tokens, or tuples for tasks with more than one text.
             batch_size: Number of inputs that are processed together.
 
         Raises:
@@ -91,7 +91,7 @@ class TrainedTask(NamedTuple):
             yield self.as_json(outcome)
 
     def predict(self, examples: Sequence[Any]) -> list[Any]:
-        """Return one prediction per example; strings and tuples of strings are parsed first."""
+        """Return one prediction per example; texts and lists of tokens are parsed first."""
         if not isinstance(examples, Iterable):
             raise TypeError(f"expected a list of examples, got {type(examples).__name__}")
         if isinstance(examples, str):
@@ -108,7 +108,8 @@ class TrainedTask(NamedTuple):
         """Yield one outcome per input; an invalid text does not stop the rest.
 
         Args:
-            inputs: Texts, tuples of texts, examples, or errors for lines that could not be read.
+            inputs: Texts, lists of tokens, tuples of texts, examples, or errors for lines that
+                could not be read.
             tokenize: Tokenizer of the texts; that of `self.tokenizer` by default.
             batch_size: Number of inputs that are processed together.
         """
@@ -130,9 +131,14 @@ class TrainedTask(NamedTuple):
                     yield Outcome(example, next(predictions))
 
     def _example(self, item: Any, number: int = 0, tokenize: Tokenizer | None = None) -> Any:
-        """Return an example as it is; parse a text or a tuple of texts."""
+        """Return an example as it is; parse a text, a list of tokens or a tuple of texts."""
         if isinstance(item, str):
             return self.parse(item, tokenize)
+        if type(item) is list and not self.task.has_own_tokenizer and len(self.task.inputs) == 1:
+            for token in item:
+                if not isinstance(token, str) or token.split() != [token]:
+                    raise InputError(f"expected tokens without spaces, got {token!r:.40}")
+            return self.parse(" ".join(item), str.split)
         if type(item) is tuple and all(isinstance(text, str) for text in item):
             names = self.task.inputs
             if len(item) != len(names):
@@ -146,8 +152,7 @@ class TrainedTask(NamedTuple):
         if not _is_example(item):
             raise TypeError(
                 f"example {number} is {type(item).__name__}; expected a string, or an example as "
-                "returned by `read` or `parse`. Parse a list of tokens first: "
-                'task.parse(" ".join(tokens), task.tokenizer("whitespace")).'
+                "returned by `read` or `parse`."
             )
         return item
 
