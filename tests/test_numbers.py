@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
-from elmore.analysis.parts import PARTS, Part
+from elmore.analysis.evaluation import Part
+from elmore.analysis.parts import PARTS
 from elmore.analysis.table1 import error_reduction
 from elmore.analysis.training.datasets import DATASETS
 from tests.test_docs import CARDS, ROOT, SOURCE, name_of

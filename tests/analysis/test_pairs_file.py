@@ -8,8 +8,9 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
+from elmore.analysis.evaluation import Model
 from elmore.analysis.pairs_file import area_under_curve, find_gold, measure_pairs
-from elmore.analysis.parts import Model, select_parts
+from elmore.analysis.parts import select_parts
 from elmore.analysis.reproduce import reproduce
 from elmore.embedder import Embedder
 from elmore.errors import InputError

@@ -10,7 +10,8 @@ import pytest
 
 import elmore
 from elmore.analysis import parts as module
-from elmore.analysis.parts import GROUPS, PARTS, Model, Part, select_parts
+from elmore.analysis.evaluation import Model, Part
+from elmore.analysis.parts import GROUPS, PARTS, select_parts
 from elmore.analysis.reproduce import Training, reproduce
 from elmore.analysis.results import Result
 from elmore.analysis.training import train

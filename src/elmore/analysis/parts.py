@@ -1,10 +1,8 @@
 """All evaluations of a model: their data, functions and published scores."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from glob import escape
 from pathlib import Path
-from typing import NamedTuple
 
 from elmore.analysis.data_files import find_file
 from elmore.analysis.encoders import (
@@ -15,6 +13,7 @@ from elmore.analysis.encoders import (
     plot_encoder_tasks,
     plot_encoders,
 )
+from elmore.analysis.evaluation import Model, Part, TrainingPart
 from elmore.analysis.few_labels import FEW_LABELS_FILES, measure_few_labels, plot_few_labels
 from elmore.analysis.figure1 import figure1_runs, measure_figure1, plot_figure1
 from elmore.analysis.figure2 import figure2_runs, measure_figure2, plot_figure2
@@ -22,8 +21,8 @@ from elmore.analysis.finetuning import finetuning_runs, measure_finetuning
 from elmore.analysis.heldout_text import measure_text
 from elmore.analysis.pairs_file import find_gold, measure_pairs
 from elmore.analysis.pos import POS_FILES, measure_pos
-from elmore.analysis.quick import Sampler, sample_of, sample_semcor
-from elmore.analysis.results import Plot, Result
+from elmore.analysis.quick import sample_of, sample_semcor
+from elmore.analysis.results import Result
 from elmore.analysis.robustness import measure_robustness, plot_robustness, robustness_runs
 from elmore.analysis.scws import SCWS_FILES, measure_scws
 from elmore.analysis.self_similarity import measure_self_similarity, plot_self_similarity
@@ -31,85 +30,9 @@ from elmore.analysis.semcor_neighbors import NEIGHBOR_FILES, measure_neighbors
 from elmore.analysis.table1 import measure_table1, plot_table1, table1_runs
 from elmore.analysis.table2 import measure_table2, table2_runs
 from elmore.analysis.table3 import measure_table3, table3_runs
-from elmore.analysis.training.run import Plan, Results, TrainingRun
 from elmore.analysis.wic import WIC_FILES, measure_wic
 from elmore.analysis.wsd import WSD_FILES, measure_wsd
-from elmore.checkpoint.language_model import SavedLanguageModel
-from elmore.embedder import Embedder, Precision
 from elmore.errors import InputError
-
-
-class Model(NamedTuple):
-    """The model to evaluate."""
-
-    name: str
-    embedder: Embedder
-    read_language_model: Callable[[], SavedLanguageModel]
-    """Reads the biLM with its softmax; raises `NoSoftmaxError` if it has none."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
-    """One evaluation of a biLM as it is."""
-
-    title: str
-    folder: str
-    """Folder of its data, below the folder of all data."""
-
-    files: tuple[str, ...]
-    """Patterns of the files in that folder; files may be compressed."""
-
-    measure: Callable[[Model, Path], Result]
-    """Returns the scores, given the folder of its data."""
-
-    source: str
-    """Where to get the data."""
-
-    about: str
-    """What the scores are."""
-
-    published: str = ""
-    """Published scores to compare with, and how their conditions differ."""
-
-    paper: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Scores of the paper, by row and column, to show beside ours."""
-
-    precision: Precision | None = None
-    """Precision of the computation, if it is not that of the embedder."""
-
-    plot: Callable[[Result], list[Plot]] = lambda _result: []
-    """Returns the figures."""
-
-    decimals: int = 1
-    """Decimals of the scores in the report."""
-
-    quick: Mapping[str, Sampler] = field(default_factory=dict)
-    """Functions that write samples of files for a quick run, by pattern."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TrainingPart:
-    """A table or figure of trained tasks."""
-
-    title: str
-
-    runs: Callable[[Plan], list[TrainingRun]]
-    """Returns the training runs."""
-
-    measure: Callable[[Plan, Results], Result]
-    """Returns the table, given the results of the runs that have finished."""
-
-    about: str
-    """What the scores are."""
-
-    published: str = ""
-    """Published results to compare with."""
-
-    plot: Callable[[Plan, Results], list[Plot]] = lambda _plan, _results: []
-    """Returns the figures."""
-
-    decimals: int = 2
-    """Decimals of the scores in the report."""
 
 
 def perplexity_part(path: Path, title: str) -> Part:

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 from elmore.analysis.conditions import changed_conditions, describe_conditions
 from elmore.analysis.data_files import checksums, find_file
+from elmore.analysis.evaluation import Model, Part, TrainingPart
 from elmore.analysis.html import render_html
-from elmore.analysis.parts import PARTS, Model, Part, TrainingPart
+from elmore.analysis.parts import PARTS
 from elmore.analysis.quick import sampled_folder
 from elmore.analysis.report import render_report
 from elmore.analysis.results import NotAvailableError, Plot, Result

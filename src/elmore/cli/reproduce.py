@@ -96,7 +96,8 @@ def reproduce(
         keep_weights: Keep the trained models, in trained/ in the output folder.
     """
     from elmore.analysis.encoders import find_transformers
-    from elmore.analysis.parts import Model, TrainingPart, select_parts
+    from elmore.analysis.evaluation import Model, TrainingPart
+    from elmore.analysis.parts import select_parts
     from elmore.analysis.report import QUICK, render_table
     from elmore.analysis.reproduce import PAGE, REPORT, Training
     from elmore.analysis.reproduce import reproduce as run

@@ -170,6 +170,6 @@ def read_files(options: Path | str | None, weights: Path | str | None) -> BiLM:
         raise InputError(
             f"{weights} is a trained model of AllenNLP; expected the HDF5 weights of ELMo. To use "
             "a fine-tuned ELMo, load weights.th into your model with elmore.compat.allennlp.Elmo: "
-            "model.load_state_dict(torch.load('weights.th'))"
+            "model.load_state_dict(torch.load('weights.th', weights_only=True))"
         )
     return read_hdf5(Path(weights), Path(options))

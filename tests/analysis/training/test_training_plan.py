@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 import elmore
-from elmore.analysis.parts import PARTS, TrainingPart
+from elmore.analysis.evaluation import TrainingPart
+from elmore.analysis.parts import PARTS
 from elmore.analysis.training.datasets import DATASETS
 from elmore.analysis.training.run import Bilm, Plan, plan_training
 from elmore.embedder import Embedder
