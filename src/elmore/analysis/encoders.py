@@ -59,7 +59,7 @@ class FrozenEncoder(NamedTuple):
     name: str
 
     source: Path | Embedder
-    """For `measure_cost`."""
+    """What `measure_cost` loads in a process of its own."""
 
     load: Callable[[], Encoder]
 

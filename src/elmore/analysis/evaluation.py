@@ -1,4 +1,4 @@
-"""An evaluation as a value: its data, its function, and published scores."""
+"""Description of an evaluation: its data, its function, and published scores."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

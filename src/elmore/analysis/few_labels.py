@@ -1,4 +1,4 @@
-"""Linear classifiers of frozen vectors with few labels: ELMo, a transformer and GloVe.
+"""Linear classifiers on frozen vectors with few labels: ELMo, a transformer and GloVe.
 
 J layers, N vectors, D dim.
 """
@@ -49,7 +49,7 @@ class FewLabels(NamedTuple):
 
     name: str
     sizes: tuple[int, ...]
-    """Numbers of labeled sentences; larger than the training data, all of them are used."""
+    """Numbers of labeled sentences, each capped at the size of the training set."""
 
     read: Callable[[Path], list[Labeled]]
     files: tuple[str, ...]
@@ -197,7 +197,7 @@ def plot_few_labels(result: Result) -> list[Plot]:
     handles = panels[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside upper center", ncols=3, frameon=False)
     caption = (
-        "Linear classifiers of frozen vectors: accuracy against the number of labeled sentences. "
+        "Linear classifiers on frozen vectors: accuracy against the number of labeled sentences. "
         "Error bars: standard deviation over five samples."
     )
     return [to_plot(figure, "few-labels", caption)]

@@ -256,7 +256,7 @@ PARTS: dict[str, Part | TrainingPart] = {
         plot=plot_few_labels,
         source="the Stanford Sentiment Treebank, a treebank of https://universaldependencies.org, "
         "and GloVe of https://nlp.stanford.edu/projects/glove",
-        about="Test accuracy in percent of linear classifiers of frozen vectors, trained on few "
+        about="Test accuracy in percent of linear classifiers on frozen vectors, trained on few "
         "labeled sentences: mean and standard deviation over five samples. For sentiment, the "
         "vector of a sentence is the mean over its words. The dev set selects the layer and the "
         "epoch.",

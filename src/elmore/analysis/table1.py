@@ -31,7 +31,7 @@ def table1_runs(plan: Plan) -> list[TrainingRun]:
 
 
 def error_reduction(before: float, after: float) -> float:
-    """Return the share of the errors, in percent, that are gone; scores are in percent, too."""
+    """Return the relative error reduction in percent, given two scores in percent."""
     return 100 * (after - before) / (100 - before)
 
 
@@ -138,7 +138,7 @@ def _plot_reductions(plan: Plan, results: Results) -> Plot | None:
     axes.grid(axis="x", alpha=0.3)
     figure.legend(loc="outside upper center", ncols=4, frameon=False)
     caption = (
-        "Share of the baseline's errors that ELMo removes. Error bars: standard deviation over "
+        "Relative error reduction by ELMo. Error bars: standard deviation over "
         "pairs of runs with the same seed. The paper's datasets differ in part; see the notes."
     )
     return to_plot(figure, "table1-error-reduction", caption)

@@ -33,7 +33,7 @@ from elmore.threads import limit_spinning
 
 
 def _describe_default(default: object) -> str | None:
-    """Return a default for the help text; unset flags and empty lists are not worth showing."""
+    """Return a default for the help text; None for unset flags and empty lists."""
     return None if default is None or default is False or default == () else str(default)
 
 
@@ -125,7 +125,7 @@ def _describe_usage_error(error: CycloptsError) -> str:
 
 
 def _write_utf8() -> None:
-    """Write UTF-8 to files and pipes. A terminal gets escapes of characters that it lacks."""
+    """Write UTF-8 to files and pipes. On a terminal, escape characters outside its encoding."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             encoding = stream.encoding if stream.isatty() else "utf-8"

@@ -131,7 +131,7 @@ class Elmo(BiLMRunner):
         do_layer_norm: Normalize each layer over the batch, as AllenNLP does.
         dropout: Dropout rate of each representation.
         vocab_to_cache: Words that `word_inputs` refers to by index; index 0 is padding. Not needed
-            for speed: the token vectors of all words are cached.
+            for speed: a frozen biLM caches token vectors.
         keep_sentence_boundaries: Also return the vectors of `<S>` and `</S>`.
         scalar_mix_parameters: Fixed layer weights, before the softmax.
         module: A biLM to use instead of the files.
@@ -245,7 +245,7 @@ def _read_allennlp_weights(
     _errors: list[str],
 ) -> None:
     if problem := rename(state, prefix, elmo.bilm.config):
-        # Also if not `strict`, and instead of a list of all missing and unexpected names.
+        # Even if not `strict`: one message is clearer than a list of missing and unexpected names.
         raise RuntimeError(problem)
 
 
@@ -258,7 +258,7 @@ def _check_ids(inputs: object, boundaries: Int[Tensor, "2 C"]) -> Int[Tensor, ".
         got = f"a tensor of {inputs.dtype} with shape {tuple(inputs.shape)}"
     else:
         ids = inputs.long()
-        if ids.numel() and ids.device.type == "cpu":  # reading them from a GPU would wait for it
+        if ids.numel() and ids.device.type == "cpu":  # on a GPU, this would synchronize
             lowest, highest = map(int, ids.aminmax())
             if lowest < 0 or highest >= NUM_CHARACTERS:
                 raise InputError(

@@ -32,7 +32,9 @@ def create_arg_parser() -> argparse.ArgumentParser:
         "`allennlp elmo` (version 0.9).",
     )
     add = elmo.add_argument
-    add("input_file", type=Path, help="text file: one sentence per line, tokens between spaces")
+    add(
+        "input_file", type=Path, help="text file: one sentence per line, tokens separated by spaces"
+    )
     add("output_file", type=Path, help="HDF5 file to write; an existing file is replaced")
     layers = elmo.add_mutually_exclusive_group(required=True)
     for name, what in (
@@ -47,8 +49,8 @@ def create_arg_parser() -> argparse.ArgumentParser:
             const=name,
             help=f"write {what}",
         )
-    add("--options-file", help="options.json of the model, which is not downloaded")
-    add("--weight-file", help="HDF5 weights of the model, which are not downloaded")
+    add("--options-file", help="options.json of the model (required; nothing is downloaded)")
+    add("--weight-file", help="HDF5 weights of the model (required; nothing is downloaded)")
     add("--batch-size", type=int, default=64, help="sentences per batch (default: %(default)s)")
     add("--cuda-device", type=int, default=-1, help="index of a GPU; -1 for the CPU (the default)")
     add("--forget-sentences", action="store_true", help="do not write sentence_to_index")

@@ -34,7 +34,7 @@ def rules(config: BiLMConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def rename(state: dict[str, Tensor], prefix: str, config: BiLMConfig) -> str | None:
-    """Replace the weights of AllenNLP's biLM in a state dict by those of ours, if there are any.
+    """Rename the weights of AllenNLP's biLM in a state dict, if there are any, to those of `BiLM`.
 
     Returns:
         None, or an error message if the weights do not fit a biLM of this size; the state dict then

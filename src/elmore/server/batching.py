@@ -22,7 +22,7 @@ GATHER_SECONDS = 0.003
 RETURN_SECONDS = 0.0002
 """Added to `GATHER_SECONDS` for each expected request: answers are sent one after another."""
 MAX_GATHER_SECONDS = 0.06
-"""Maximum time to gather requests. Clients that were answered before are not waited for."""
+"""Maximum time to gather requests. Clients whose last answer is older are not waited for."""
 _FIRST_SPEED = 2000.0  # words/s, until it is measured
 
 logger = logging.getLogger("elmore.server")
@@ -70,7 +70,7 @@ class Queue:
         self._waiting: deque[_Waiting] = deque()
         self._words = 0
         self._answered: dict[tuple[str, str], tuple[int, float]] = {}
-        """By model: how many requests its last batch had or left waiting, and when it ended."""
+        """By model: the size of its last batch plus the requests then waiting, and its end."""
         self._speed = _FIRST_SPEED
         self._arrival = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
@@ -146,11 +146,11 @@ class Queue:
                     for item, answer in zip(batch, answers, strict=True):
                         if not item.answer.done():  # the client may have disconnected
                             item.answer.set_result(answer)
-                except Exception as error:  # also a bug must not end this loop
+                except Exception as error:  # not even a bug may end this loop
                     if not isinstance(error, WorkerDiedError | TimeoutError):
                         logger.exception("a worker failed in an unexpected way")
                     await self._replace(worker)
-                    # A slow batch is not tried again, nor one that ended its worker twice.
+                    # Do not retry a batch that timed out, or one whose worker has ended twice.
                     if isinstance(error, TimeoutError):
                         _fail(batch, error)
                         break
@@ -187,8 +187,8 @@ class Queue:
     async def _gather(self) -> None:
         """Wait for more requests, until none has arrived for a while or all expected ones have.
 
-        Clients that were just answered often send their next request at once. It makes the batch
-        hardly slower; without it, the client would wait for the whole batch.
+        Clients that were just answered often send their next request at once. It hardly slows
+        the batch down; otherwise, its client would wait until the batch has finished.
         """
         model = self._waiting[0].model
         expected, answered_at = self._answered.get(model, (0, 0.0))

@@ -105,7 +105,7 @@ class TrainedTask(NamedTuple):
     def outcomes(
         self, inputs: Iterable[Any], tokenize: Tokenizer | None = None, *, batch_size: int = 256
     ) -> Iterator[Outcome]:
-        """Yield one outcome per input; an invalid text does not stop the rest.
+        """Yield one outcome per input. For an invalid text, it is an error and the rest continues.
 
         Args:
             inputs: Texts, lists of tokens, tuples of texts, examples, or errors for lines that
@@ -151,8 +151,8 @@ class TrainedTask(NamedTuple):
             )
         if not _is_example(item):
             raise TypeError(
-                f"example {number} is {type(item).__name__}; expected a string, or an example as "
-                "returned by `read` or `parse`."
+                f"example {number} is {type(item).__name__}; expected a string, a tuple of strings "
+                "for tasks with several texts, or an example as returned by `read` or `parse`."
             )
         return item
 
@@ -190,7 +190,7 @@ class TrainedTask(NamedTuple):
         Args:
             name: `moses`, `whitespace` or `spacy`; by default that of the task's training text or,
                 if it is not known, of the biLM's.
-            language: ISO 639-1 code, for the rules of the tokenizer; the default is chosen alike.
+            language: ISO 639-1 code, for the rules of the tokenizer; defaults in the same way.
 
         Raises:
             InputError: If a tokenizer is named, but the task has its own.

@@ -26,7 +26,10 @@ def unescape(token: str) -> str:
 
 
 def treebank_tokens(text: str, tokenize: Tokenizer) -> list[str]:
-    """Split raw or tokenized text into Penn Treebank tokens; `str.split` keeps tokens as is."""
+    """Split raw or tokenized text into Penn Treebank tokens, and undo escapes.
+
+    With `str.split`, the text is tokenized already: clitics are not split.
+    """
     text = " ".join(map(unescape, text.split()))
     if tokenize is str.split or "'" not in text:  # no clitics to split
         return tokenize(text)

@@ -1,4 +1,4 @@
-"""A training run as a value, and its result."""
+"""Description of a training run, and its result."""
 
 import json
 import re
@@ -24,7 +24,7 @@ _QUICK = ("training.epochs=2",)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingRun:
-    """What is trained. Runs with the same name have the same dev scores."""
+    """A training run. Its name leaves out `test` and `disturbed`, which do not affect training."""
 
     dataset: str
     """Name in `DATASETS`."""

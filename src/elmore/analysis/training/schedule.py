@@ -32,7 +32,7 @@ _DELAY = 60.0
 """Seconds until a failed run is tried again: other runs may have freed memory by then."""
 
 _POLL = 0.1  # seconds
-_BACKGROUND_POLL = 1.0  # seconds; a run whose lock is checked cannot start at that moment
+_BACKGROUND_POLL = 1.0  # seconds; rarely, because checking a lock takes it for a moment
 _ATTEMPTS = 2
 _LAST_FILE = "task.json"  # of a finished run
 _NO_TIME = "not finished: too little time left"
@@ -49,7 +49,8 @@ class Job:
 
     command: Callable[[Path, bool], list[str]]
     """Returns the command line, given the folder of the run, and whether the run in it is resumed
-    rather than replaced. SIGTERM makes the command write a checkpoint and exit with an error."""
+    rather than replaced. On SIGTERM, the command completes its epoch, writes a checkpoint and exits
+    with an error; on a second one, it stops at once."""
 
     finish: Callable[[Path], str]
     """Called with the folder of the finished run; returns a message."""
@@ -76,9 +77,10 @@ def run_jobs(
     Jobs of a call that was killed continue in the background. They count as running, and one that
     has finished in the meantime is not repeated.
 
-    With a time limit, a job that is not expected to finish in time is left for a later call, unless
-    it would not fit into a call of this length either. Jobs that are stopped, by the limit or
-    because this function is interrupted, resume from their checkpoints in the next call.
+    With a time limit, a job that is not expected to finish in time is left for a later call. A job
+    longer than the whole limit starts if more than half of it is left. Jobs that are stopped, by
+    the limit or because this function is interrupted, resume from their checkpoints in the next
+    call.
 
     Args:
         jobs: The jobs.
@@ -155,7 +157,7 @@ def run_jobs(
                 resume = is_same and job.name not in cannot_resume and _is_resumable(path)
                 attempts[job.name] += 1
                 running.append(_Process(job, folder, environment, resume=resume))
-        except (InputError, OSError) as error:  # of its data
+        except (InputError, OSError) as error:  # invalid or unreadable data
             fail(job, str(error))
         return True
 
@@ -254,7 +256,7 @@ def _stop(processes: Iterable[_Process], seconds: float) -> None:
             for process in remaining:
                 process.wait(max(0, end - time.monotonic()))
             remaining = [process for process in remaining if not process.ended]
-    finally:  # also if the user loses patience
+    finally:  # even if the user interrupts again
         for process in remaining:
             process.kill()
 
