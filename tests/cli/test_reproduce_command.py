@@ -59,7 +59,7 @@ def test_tasks_are_trained(run, folder: Path) -> None:
     assert "squad: not run: data/tasks/squad not found; source: https://" in result.err
     assert "| CoNLL-2003 NER (F1) | 0 | " in result.out
     report = Path("report/report.md").read_text()
-    assert "![Share of the baseline's errors that ELMo removes." in report
+    assert "![Relative error reduction by ELMo." in report
     runs = "squad-baseline-epochs_1 (seed 0), squad-model-epochs_1 (seed 0)"
     assert f"- No result of {runs}: not run: " in report
     assert Path("report/report.html").read_text().count("<svg") == 2
