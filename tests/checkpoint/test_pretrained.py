@@ -131,6 +131,11 @@ def test_trained_models_of_allennlp_are_recognized(
     (folder / "config.json").unlink()
     with pytest.raises(InputError, match=rf"^{folder} is a trained model of AllenNLP, not a biLM"):
         load(folder)
+    deep = tmp_path / "deep" / "a" / "b"
+    deep.mkdir(parents=True)
+    (deep / name).touch()
+    with pytest.raises(InputError, match="contains no model"):  # large trees are not searched
+        load(tmp_path / "deep")
 
 
 def test_swapped_files_and_folders_are_recognized(release: Release, tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ def _find_weights(path: Path) -> Path:
             f"{path} is a trained task, not a biLM; use it with `elmore predict` or "
             "`elmore.tasks.load`"
         )
-    if any(path.rglob("*.th")):
+    if any(path.glob("*.th")) or any(path.glob("*/*.th")):
         raise _trained_by_allennlp(path)
     raise InputError(
         f"{path} contains no model; expected {CONFIG} with model.safetensors, or HDF5 weights with "

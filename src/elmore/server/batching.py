@@ -187,8 +187,8 @@ class Queue:
     async def _gather(self) -> None:
         """Wait for more requests, until none has arrived for a while or all expected ones have.
 
-        Clients that were just answered often send their next request at once. It hardly slows
-        the batch down; otherwise, its client would wait until the batch has finished.
+        Clients that were just answered often send their next request at once. One more request
+        hardly slows a batch down; without it, its client would wait until the batch has finished.
         """
         model = self._waiting[0].model
         expected, answered_at = self._answered.get(model, (0, 0.0))
