@@ -2,12 +2,13 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import elmore
 from elmore.bilm.config import BiLMConfig
@@ -120,17 +121,61 @@ def test_needed_and_frequent_words_keep_their_int8_vectors(folder: Path) -> None
     options = {"data": {"ner": [folder / "entities.conll"]}, "max_words": len(used) + 1}
     license_file = folder / "LICENSE"
     [task] = package_tasks({"ner": folder / "ner"}, "tasks", license_file=license_file, **options)
-    words = json.loads(Path("tasks/ner/words.json").read_text())
+    words = json.loads(Path("tasks/words.json").read_text())
     assert words["known"] == [w for w in KNOWN if w in used or w == frequent]
     assert (task.words_before - task.words, task.score) == (len(KNOWN) - len(words["known"]), None)
     before = load_file(folder / "ner" / "model.safetensors")
-    after = load_file("tasks/ner/model.safetensors")
+    after = load_file("tasks/vectors.safetensors")
     vectors = after["words.table.known"]
     assert vectors.dtype == torch.int8
     scales = after["words.table.known_scale"].numpy()[:, None]
     expected = before["words.table.known"].numpy()[[KNOWN.index(w) for w in words["known"]]]
     assert np.abs(vectors.numpy() * scales - expected).max() <= scales.max() / 2 * 1.001
     assert elmore.tasks.load("tasks/ner", device="cpu")(TEXT)["tokens"][0] == "Ada"
+
+
+@pytest.mark.usefixtures("tiny_is_installed")
+def test_tasks_share_equal_vectors_and_keep_others(folder: Path, tmp_path: Path) -> None:
+    """Oracle: the vectors before packaging."""
+    other = shutil.copytree(folder / "plain", tmp_path / "other")
+    weights = load_file(other / "model.safetensors")
+    weights["words.table.known"] *= 2
+    save_file(weights, other / "model.safetensors")
+    facts = json.loads((other / "task.json").read_text())
+    (other / "task.json").write_text(json.dumps({**facts, "hash": None}))
+
+    runs = {"ner": folder / "ner", "plain": folder / "plain", "other": other}
+    package_tasks(runs, "tasks", license_file=folder / "LICENSE", dtype="float32")
+    assert json.loads(Path("tasks/words.json").read_text()) == {"known": KNOWN}
+    for name, run in runs.items():
+        shares = name != "other"
+        words = json.loads(Path("tasks", name, "words.json").read_text())
+        assert ("known" in words) != shares
+        files = Path("tasks", name, "model.safetensors")
+        assert ("words.table.known" in load_file(files)) != shares
+        before, after = (elmore.tasks.load(path, device="cpu") for path in (run, f"tasks/{name}"))
+        assert after.encode.index.known == before.encode.index.known == KNOWN
+        torch.testing.assert_close(after.model.words.table.known, before.model.words.table.known)
+
+
+@pytest.mark.usefixtures("tiny_is_installed")
+def test_damaged_shared_vectors_are_rejected(folder: Path) -> None:
+    runs = {"ner": folder / "ner", "plain": folder / "plain"}
+    package_tasks(runs, "tasks", license_file=folder / "LICENSE")
+    shared = Path("tasks/words.json")
+    words = json.loads(shared.read_text())["known"]
+    shared.write_text(json.dumps({"known": words[1:]}))
+    with pytest.raises(elmore.InputError, match=r"7 words with frozen vectors, and .* 8 vectors"):
+        elmore.tasks.load("tasks/ner", device="cpu")
+    shared.write_text(json.dumps({"known": words[::-1]}))
+    with pytest.raises(elmore.InputError, match=r"differ from those that elmore wrote"):
+        elmore.tasks.load("tasks/ner", device="cpu")
+    Path("tasks/vectors.safetensors").unlink()
+    with pytest.raises(elmore.InputError, match=r"vectors\.safetensors is missing or damaged"):
+        elmore.tasks.load("tasks/ner", device="cpu")
+    shared.unlink()
+    with pytest.raises(elmore.InputError, match=r"tasks/words\.json"):
+        elmore.tasks.load("tasks/ner", device="cpu")
 
 
 @pytest.mark.usefixtures("tiny_is_installed")

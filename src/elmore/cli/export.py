@@ -106,7 +106,7 @@ def tasks(
     license_file: Path,
     data: Annotated[tuple[str, ...], REPEATED] = (),
     evaluate: Annotated[tuple[str, ...], REPEATED] = (),
-    max_words: int = 20_000,
+    max_words: int = 100_000,
     dtype: Literal["float32", "float16", "int8"] = "int8",
     device: str = "auto",
     json_output: Json = False,
@@ -126,8 +126,8 @@ def tasks(
             several.
         evaluate: Labeled file to score before and after, as in ner=test.conll; repeat for several
             tasks.
-        max_words: Number of pretrained word vectors of a task, the first ones of their file, unless
-            --data has more words.
+        max_words: Number of pretrained word vectors, the first ones of their file, unless --data
+            has more words. Tasks that were trained with the same file share them.
         dtype: Type of weights and word vectors in the files; int8 has one scale per row of a
             matrix.
         device: Where to compute the scores: auto, cpu, cuda or cuda:NUMBER.

@@ -1,15 +1,20 @@
 """Trained tasks as a Python package: small enough to publish, and pinned to their biLM.
 
-DIR/pyproject.toml       the distribution, with an entry point in the group `elmore.tasks`
-DIR/README.md LICENSE    the model card, to be completed by hand; licenses of data and weights
-DIR/NAME/                a trained task with fewer words and compressed weights
+DIR/pyproject.toml                   the distribution, with an entry point in `elmore.tasks`
+DIR/README.md                        the model card, to be completed by hand
+DIR/LICENSE                          licenses of data and weights
+DIR/words.json vectors.safetensors   pretrained word vectors, which the tasks share
+DIR/NAME/                            a trained task with compressed weights
 """
 
 import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import NamedTuple
+
+import numpy as np
 
 import elmore
 from elmore.atomic import atomic_folder, lock, refuse_existing
@@ -19,7 +24,7 @@ from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.schema import read_json, write_json
 from elmore.tasks.installed import GROUP, TASK, find_task
-from elmore.tasks.saved import load, read_bilm_hash, save_model
+from elmore.tasks.saved import load, read_bilm_hash, save_model, save_shared_vectors
 from elmore.tasks.trained import TrainedTask, assemble
 from elmore.tasks.vectors import WordVectors
 from elmore.tasks.words import WordIndex
@@ -49,7 +54,14 @@ dependencies = ["elmore>={version}"]
 {bilm} = "elmore_{module}_tasks"
 
 [tool.hatch.build.targets.wheel]
-include = ["/*/*.json", "/*/config.toml", "/*/model.safetensors", "/README.md"]
+include = [
+    "/README.md",
+    "/words.json",
+    "/vectors.safetensors",
+    "/*/*.json",
+    "/*/config.toml",
+    "/*/model.safetensors",
+]
 
 [tool.hatch.build.targets.wheel.sources]
 "" = "elmore_{module}_tasks"
@@ -80,15 +92,15 @@ def package_tasks(
     license_file: Path | str,
     data: Mapping[str, Sequence[Path | str]] | None = None,
     evaluate: Mapping[str, Path | str] | None = None,
-    max_words: int = 20_000,
+    max_words: int = 100_000,
     dtype: Dtype = "int8",
     device: str = "auto",
 ) -> list[PackagedTask]:
     """Write a Python package of trained tasks, and measure what compressing them changed.
 
-    A task keeps the vectors that were trained with it. Of the frozen ones it keeps those of the
-    words in `data`, and the first ones up to `max_words`: files of word vectors list frequent words
-    first.
+    A task keeps the vectors that were trained with it. Of the frozen ones, the package keeps those
+    of the words in `data`, and the first ones up to `max_words`: files of word vectors list
+    frequent words first. Tasks that were trained with the same word vectors share them.
 
     Args:
         runs: Names of the tasks in the package, and folders of trained tasks, all with the same
@@ -98,7 +110,7 @@ def package_tasks(
         data: Labeled files by the kind of task, such as `{"ner": ["train.conll"]}`, whose words
             keep their vectors.
         evaluate: A labeled file by the kind of task, scored before and after.
-        max_words: Number of frozen word vectors of a task, unless `data` has more words.
+        max_words: Number of frozen word vectors, unless `data` has more words.
         dtype: Type of the weights and word vectors in the files; see `elmore convert`.
         device: Where to compute the scores.
 
@@ -112,16 +124,20 @@ def package_tasks(
     bilm = _common_bilm(runs)
     with lock(output), atomic_folder(output) as folder:
         shutil.copyfile(license_file, folder / "LICENSE")
+        originals = _load(runs, device)
+        needed = {name: _words_of(t, data.get(t.task.name, ())) for name, t in originals.items()}
+        vectors, sharing = _shared_vectors(originals)
+        shared = _choose(vectors.words, set().union(*(needed[name] for name in sharing)), max_words)
+        if sharing:
+            save_shared_vectors(_select(vectors, shared), folder, dtype=dtype)
         packaged: list[PackagedTask] = []
-        embedder: Embedder | None = None
-        for name, run in runs.items():
-            before = load(run, device=device, bilm=embedder)
-            if before.encode.layers and isinstance(before.encode.layers.embedder, Embedder):
-                embedder = before.encode.layers.embedder  # the next run shares it
-            kind = before.task.name
-            small = _with_words(before, _words_of(before, data.get(kind, ())), max_words, bilm)
-            _write(small, find_task(run), folder / name, dtype)
-            after = load(folder / name, device=device, bilm=embedder)
+        for name, before in originals.items():
+            kind, shares = before.task.name, name in sharing
+            known = before.encode.index.known
+            words = shared if shares else _choose(known, needed[name], max_words)
+            small = _with_words(before, words, bilm)
+            _write(small, find_task(runs[name]), folder / name, dtype, shares_vectors=shares)
+            after = load(folder / name, device=device, bilm=_embedder(before))
             packaged.append(
                 PackagedTask(
                     name,
@@ -190,17 +206,71 @@ def _words_of(trained: TrainedTask, files: Sequence[Path | str]) -> set[str]:
     return {form for form in map(trained.encode.index.form, words) if form is not None}
 
 
-def _with_words(
-    trained: TrainedTask, needed: Collection[str], max_words: int, bilm: str
-) -> TrainedTask:
-    """Return a task with fewer frozen word vectors, whose settings name no local files."""
-    index, table = trained.encode.index, trained.model.words.table
-    free = max(0, max_words - sum(word in needed for word in index.known))
-    rows = []
-    for row, word in enumerate(index.known):
-        if word in needed or free > 0:
-            rows.append(row)
-            free -= word not in needed
+def _load(runs: Mapping[str, Path | str], device: str) -> dict[str, TrainedTask]:
+    """Load trained tasks; those with ELMo share one embedder."""
+    tasks: dict[str, TrainedTask] = {}
+    embedder: Embedder | None = None
+    for name, run in runs.items():
+        tasks[name] = load(run, device=device, bilm=embedder)
+        embedder = embedder or _embedder(tasks[name])
+    return tasks
+
+
+def _embedder(trained: TrainedTask) -> Embedder | None:
+    layers = trained.encode.layers
+    return layers.embedder if layers and isinstance(layers.embedder, Embedder) else None
+
+
+def _shared_vectors(tasks: Mapping[str, TrainedTask]) -> tuple[WordVectors, set[str]]:
+    """Return the frozen word vectors of tasks, and the names of the tasks that can share them.
+
+    A task can if it has the same frozen vectors, except for words with a trained one. If the tasks
+    were trained with different files of word vectors, none can.
+    """
+    merged: dict[str, bytes] = {}
+    # The longest table first: in the order of the file, with few words missing.
+    for task in sorted(tasks.values(), key=lambda task: -len(task.encode.index.known)):
+        for word, vector in _frozen_vectors(task).items():
+            merged.setdefault(word, vector)
+    sharing = set()
+    for name, task in tasks.items():
+        trained = set(task.encode.index.new)
+        others = {word: vector for word, vector in merged.items() if word not in trained}
+        if others and others == _frozen_vectors(task):
+            sharing.add(name)
+    if not sharing:
+        return WordVectors([], np.empty((0, 0), np.float32)), sharing
+    matrix = np.frombuffer(b"".join(merged.values()), np.float32)
+    return WordVectors(list(merged), matrix.reshape(len(merged), -1)), sharing
+
+
+def _frozen_vectors(task: TrainedTask) -> dict[str, bytes]:
+    vectors: dict[str, bytes] = {}
+    rows = task.model.words.table.known.cpu().numpy()
+    for word, row in zip(task.encode.index.known, rows, strict=True):
+        vectors.setdefault(word, row.tobytes())  # the first of duplicate words, as in `WordIndex`
+    return vectors
+
+
+def _select(vectors: WordVectors, words: Sequence[str]) -> WordVectors:
+    row_of = {word: row for row, word in reversed(list(enumerate(vectors.words)))}
+    return WordVectors(list(words), vectors.vectors[[row_of[word] for word in words]])
+
+
+def _choose(words: Sequence[str], needed: Collection[str], max_words: int) -> list[str]:
+    """Return the needed words and, up to `max_words` in all, the first others, in their order."""
+    words = list(dict.fromkeys(words))
+    free = max(0, max_words - sum(word in needed for word in words))
+    others = set(islice((word for word in words if word not in needed), free))
+    return [word for word in words if word in needed or word in others]
+
+
+def _with_words(trained: TrainedTask, words: Collection[str], bilm: str) -> TrainedTask:
+    """Return a task with the frozen vectors of these words only, and settings without paths."""
+    index = trained.encode.index
+    kept = set(index.known)
+    frozen = WordVectors(index.known, trained.model.words.table.known.cpu().numpy())
+    frozen = _select(frozen, [word for word in words if word in kept])
     config = trained.config
     vectors = config.words.vectors and PurePath(config.words.vectors).name
     config = replace(
@@ -208,13 +278,12 @@ def _with_words(
         words=replace(config.words, vectors=vectors),
         elmo=replace(config.elmo, model=bilm),
     )
-    known = [index.known[row] for row in rows]
     layers = trained.encode.layers
     small = assemble(
         trained.task,
         config,
-        WordIndex(index.new, known),
-        WordVectors(known, table.known[rows].cpu().numpy()),
+        WordIndex(index.new, frozen.words),
+        frozen,
         trained.labels,
         layers.embedder if layers else None,
         trained.encode.device,
@@ -223,10 +292,12 @@ def _with_words(
     return small
 
 
-def _write(trained: TrainedTask, run: Path, folder: Path, dtype: Dtype) -> None:
+def _write(
+    trained: TrainedTask, run: Path, folder: Path, dtype: Dtype, *, shares_vectors: bool
+) -> None:
     folder.mkdir()
     write_settings(trained.config, folder / "config.toml")
-    content_hash = save_model(trained, folder, dtype=dtype)
+    content_hash = save_model(trained, folder, dtype=dtype, shares_vectors=shares_vectors)
     facts = read_json(run / TASK, "a trained task")
     published = {name: facts[name] for name in _FACTS if name in facts}
     write_json(folder / TASK, {**published, "hash": content_hash})

@@ -4,10 +4,14 @@ DIR/task.json            the task, its labels, its scores
 DIR/words.json           the words that have a vector
 DIR/model.safetensors    the weights, with the word vectors and without the biLM
 DIR/bilm/                the biLM, if it was fine-tuned for the task
+
+The tasks of a package share their pretrained word vectors, which the files above then lack:
+
+DIR/../words.json DIR/../vectors.safetensors
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -43,24 +47,50 @@ from elmore.tasks.words import WordIndex
 from elmore.training.run_folder import RunFolder
 from elmore.training.settings import read_settings, read_toml
 
-WORDS, WEIGHTS = "words.json", "model.safetensors"
+WORDS, WEIGHTS, VECTORS = "words.json", "model.safetensors", "vectors.safetensors"
 _FROZEN_VECTORS = "words.table.known"
 """Name of the frozen word vectors in the weight file."""
 
 
-def save_model(trained: TrainedTask, folder: Path, *, dtype: Dtype = "float32") -> str:
+def save_model(
+    trained: TrainedTask, folder: Path, *, dtype: Dtype = "float32", shares_vectors: bool = False
+) -> str:
     """Write the words and the weights; return the hash of the trained task, for task.json.
 
     The settings must have been written.
+
+    Args:
+        trained: The trained task.
+        folder: Its folder.
+        dtype: Type of the weights in the file.
+        shares_vectors: Leave out the frozen word vectors; see `save_shared_vectors`.
     """
     index = trained.encode.index
-    with atomic_file(folder / WORDS) as temporary:
-        words = {"new": index.new, "known": index.known}
-        temporary.write_text(json.dumps(words, ensure_ascii=False), encoding="utf-8")
+    words = {"new": index.new} if shares_vectors else {"new": index.new, "known": index.known}
+    _write_words(folder, words)
     weights = {**trained.model.state_dict(), _FROZEN_VECTORS: trained.model.words.table.known}
     stored = compress(weights, dtype)
+    content_hash = _hash(folder, trained.labels, index, decompress(stored))
+    if shares_vectors:
+        stored = {k: v for k, v in stored.items() if not k.startswith(_FROZEN_VECTORS)}
     save_tensors(stored, folder / WEIGHTS)
-    return _hash(folder, trained.labels, index, decompress(stored))
+    return content_hash
+
+
+def save_shared_vectors(vectors: WordVectors, folder: Path, *, dtype: Dtype) -> None:
+    """Write the frozen word vectors that all tasks in a folder share.
+
+    A task has those of the words that it has no trained vector for.
+    """
+    _write_words(folder, {"known": vectors.words})
+    save_tensors(
+        compress({_FROZEN_VECTORS: torch.from_numpy(vectors.vectors)}, dtype), folder / VECTORS
+    )
+
+
+def _write_words(folder: Path, words: Mapping[str, list[str]]) -> None:
+    with atomic_file(folder / WORDS) as temporary:
+        temporary.write_text(json.dumps(words, ensure_ascii=False), encoding="utf-8")
 
 
 def load(
@@ -102,12 +132,13 @@ def load(
     config = read_settings(task.config, RunFolder(folder, TASK).settings)
     saved_words = read_json(folder / WORDS, "the words of a task")
     words = from_mapping(_SavedWords, saved_words, str(folder / WORDS))
-    index = WordIndex(words.new, words.known)
-    try:
-        weights = {name: value.float() for name, value in read_weights([folder / WEIGHTS])}
-        frozen = weights.pop(_FROZEN_VECTORS)
-    except (InputError, KeyError) as error:
-        raise InputError(f"{folder / WEIGHTS} is missing or damaged ({error})") from error
+    weights = _read_floats(folder / WEIGHTS)
+    known = (
+        _read_shared_vectors(folder.parent, words.new)
+        if words.known is None
+        else _checked_vectors(words.known, weights.pop(_FROZEN_VECTORS, None), folder)
+    )
+    index = WordIndex(words.new, known.words)
     finetuned = str(folder / FOLDER) if config.elmo.finetune else None
     bilm = bilm or finetuned
     if config.elmo.place != "none" and not bilm and not _exists(config.elmo.model):
@@ -131,13 +162,8 @@ def load(
             f"its weights was {expected}, not {embedder.weights_hash}. Load the task with the biLM "
             "it was trained with."
         )
-    vectors = frozen.numpy()
-    if len(vectors) != len(words.known):
-        raise InputError(
-            f"{folder} is damaged: {WORDS} has {len(words.known)} words with frozen vectors, "
-            f"{WEIGHTS} has {len(vectors)}"
-        )
-    known, labels = WordVectors(index.known, vectors), facts["labels"]
+    labels = facts["labels"]
+    frozen = torch.from_numpy(known.vectors)
     actual_hash = _hash(folder, labels, index, {**weights, _FROZEN_VECTORS: frozen})
     if facts.get("hash") not in (None, actual_hash):
         raise InputError(
@@ -173,7 +199,48 @@ class _SavedWords:
     """The contents of words.json; see `WordIndex`."""
 
     new: tuple[str, ...]
+    known: tuple[str, ...] | None = None
+    """None if the tasks of a package share these words."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _SharedWords:
     known: tuple[str, ...]
+
+
+def _read_shared_vectors(folder: Path, new: Collection[str]) -> WordVectors:
+    """Return the vectors that all tasks in a folder share, except those of `new` words."""
+    shared_words = read_json(folder / WORDS, "the words that tasks share")
+    words = from_mapping(_SharedWords, shared_words, str(folder / WORDS)).known
+    weights = _read_floats(folder / VECTORS)
+    vectors = _checked_vectors(words, weights.get(_FROZEN_VECTORS), folder).vectors
+    trained = set(new)
+    rows = [row for row, word in enumerate(words) if word not in trained]
+    return WordVectors([words[row] for row in rows], vectors[rows])
+
+
+def _read_floats(file: Path) -> dict[str, torch.Tensor]:
+    try:
+        return {name: value.float() for name, value in read_weights([file])}
+    except InputError as error:
+        raise InputError(f"{file} is missing or damaged ({error})") from error
+
+
+def _checked_vectors(
+    words: Sequence[str], vectors: torch.Tensor | None, folder: Path
+) -> WordVectors:
+    """Return words with their frozen vectors.
+
+    Raises:
+        InputError: If there is no vector for each word.
+    """
+    count = 0 if vectors is None else len(vectors)
+    if vectors is None or count != len(words):
+        raise InputError(
+            f"{folder} is damaged: {WORDS} has {len(words)} words with frozen vectors, and there "
+            f"are {count} vectors"
+        )
+    return WordVectors(list(words), vectors.numpy())
 
 
 def _hash(
