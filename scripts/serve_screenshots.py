@@ -1,12 +1,10 @@
 """Take the screenshots of docs/howto/serve.md and docs/ko/README.md, in headless Chromium.
 
-Run as: python scripts/serve_screenshots.py [--task runs/ner --task runs/ner-baseline]
+Run as: python scripts/serve_screenshots.py
 
-Needs the extras `browser` and `plots`, and Chromium (apt-get install chromium fonts-noto-cjk). The
-panel of the tasks is skipped without `--task`.
+Needs the extras `browser` and `plots`, and Chromium (apt-get install chromium fonts-noto-cjk).
 """
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -24,29 +22,27 @@ from elmore.server.client import Client
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs" / "figures"
 KOREAN = ROOT / "models" / "ko"
+TASKS = ROOT / "models" / "en-tasks"
 WIDTH = 1000
-PANELS = {  # color scheme; each panel shows its first example
+PANELS = {  # address and color scheme; each panel shows its first example
     "context": "light",
     "neighbors": "light",
     "mix": "dark",
-    "tasks": "light",
+    "tasks?task=srl": "light",
     "inside": "light",
 }
 
 
 def main() -> None:
     """Start a server, and write one file per panel."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--task", action="append", default=[], help="folder of a trained task")
-    tasks = parser.parse_args().task
+    tasks = [TASKS / name for name in ("srl", "srl-baseline")]
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    options = ["--model", "en", *(word for task in tasks for word in ("--task", task))]
+    options = ["--model", "en", *(word for task in tasks for word in ("--task", str(task)))]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         with serve(*options) as address:
             for panel, scheme in PANELS.items():
-                if tasks or panel != "tasks":
-                    take(browser, address, panel, scheme)
+                take(browser, address, panel, scheme)
         with serve("--model", f"ko={KOREAN}") as address:
             take(browser, address, "neighbors", "light", language="ko")
         browser.close()
@@ -75,16 +71,15 @@ def take(browser: Browser, address: str, panel: str, scheme: str, *, language: s
         reduced_motion="reduce",
     )
     page.goto(f"{address}/#{panel}")
-    if panel == "tasks":
-        page.get_by_role("button", name="Run").click()
     page.wait_for_function(
         "() => document.querySelectorAll('.result').length && !document.querySelector('.stale')"
         " && [...document.querySelectorAll('.result')].every(area => area.children.length)"
     )
     picture = Image.open(BytesIO(page.screenshot(full_page=True)))
+    name = panel.partition("?")[0]
     suffix = "" if language == "en" else f"-{language}"
     # A palette of 256 colors takes a third of the space.
-    picture.quantize(256).save(FIGURES / f"serve-{panel}{suffix}.png", optimize=True)
+    picture.quantize(256).save(FIGURES / f"serve-{name}{suffix}.png", optimize=True)
     page.close()
 
 

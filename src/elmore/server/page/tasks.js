@@ -11,14 +11,14 @@ const SIX = ["ner", "srl", "coref", "qa", "entailment", "sentiment"];
 const EXAMPLES = {
   ner: [
     { name: "Ada", text: "Ada Lovelace lived in London and wrote to Charles Babbage." },
-    { name: "Paris", text: "Paris Hilton flew from Paris to New York with Air France." },
+    { name: "Oxford", text: "The University of Oxford and Microsoft opened a lab in Cambridge." },
   ],
   srl: [
     { name: "gave", text: "She gave him a book in the library yesterday.", i: 1 },
     { name: "broke", text: "The storm broke the window while we were eating.", i: 2 },
   ],
   coref: [
-    { name: "Anna", text: "Anna met Tom at the station. She gave him her umbrella because he had lost his." },
+    { name: "Curie", text: "Marie Curie was born in Warsaw. She moved to Paris, where the physicist met her husband." },
     { name: "The company", text: "The company said it would close its plant. The decision surprised the workers, who had trusted their managers." },
   ],
   qa: [
