@@ -24,7 +24,7 @@ FIGURES = ROOT / "docs" / "figures"
 KOREAN = ROOT / "models" / "ko"
 TASKS = ROOT / "models" / "en-tasks"
 WIDTH = 1000
-PANELS = {  # address and color scheme; each panel shows its first example
+PANELS = {  # URL fragment and color scheme; each panel shows its first example
     "context": "light",
     "neighbors": "light",
     "mix": "dark",

@@ -1,7 +1,7 @@
 """The report in `docs/results`. Oracle: the records of the training runs, averaged by NumPy."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +71,14 @@ def test_run_is_complete_and_has_its_conditions(name: str) -> None:
 
 
 def test_runs_of_table1_are_of_clean_commits() -> None:
+    """The commits are those of docs/results.md, between which the training code did not change."""
     names = json.loads((REPORT / "table1.json").read_text())["runs"]
-    commits = {RUNS[name]["conditions"]["commit"] for name in names}
+    commits = Counter(RUNS[name]["conditions"]["commit"] for name in names)
     assert {len(commit) for commit in commits} == {40}  # not "-dirty"
+    assert {commit[:7]: count for commit, count in commits.items()} == {"3dbd82b": 41, "6895692": 6}
+    conditions = [RUNS[name]["conditions"] for name in names]
+    assert len({(c["torch"], c["elmore"], c["hardware"]) for c in conditions}) == 1
+    assert len({c["weights_hash"] for c in conditions}) == 2  # None for baselines
 
 
 def test_all_runs_read_the_same_data() -> None:

@@ -33,10 +33,13 @@ def main() -> None:
     args = parser.parse_args()
     kept, keep = [], False
     for line in read_lines(args.input):
-        if begin := re.match(r"#begin document \(GUM_([a-z]+)_", line):
-            keep = begin[1] in GENRES
+        if line.startswith("#begin document"):
+            begin = re.match(r"#begin document \(GUM_([a-z]+)_", line)
+            keep = begin is not None and begin[1] in GENRES
         if keep:
             kept.append(line)
+    if not kept:
+        raise SystemExit(f"{args.input}: no document of GUM; expected OntoGUM in CoNLL-2012 format")
     args.output.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
 
 

@@ -15,8 +15,8 @@ COMMITS = {
     # The release, version 1, for what is measured.
     "dev": "8ed072de2fd24022cc62458997fe96a8fe191ea4",
     "test": "8ed072de2fd24022cc62458997fe96a8fe191ea4",
-    # The first version, which has 7,005 entities; the release has 7,022. It marks entities that
-    # the release leaves out as OTH and O.
+    # The first version, because the copy of the repository lacked the later ones. It has 7,005
+    # entities; the release has 7,022. Other entities are marked as OTH, which becomes O.
     "train": "0c7ce0debb13a7d304da656f16309397e8ff36ef",
 }
 TYPES = ("PER", "ORG", "LOC")
@@ -26,19 +26,19 @@ def read_split(clone: Path, split: str) -> str:
     """Return a file of the dataset from the history of the repository."""
     name = f"{COMMITS[split]}:en_ewt-ud-{split}.iob2"
     command = ["git", "-C", str(clone), "show", name]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(command, check=True, capture_output=True, encoding="utf-8").stdout
 
 
 def to_conll(text: str) -> Iterator[str]:
-    """Yield a line per token, `word tag`, and an empty line after each sentence."""
-    for line in text.splitlines():
+    """Yield a line per token, with word and tag, and an empty line after each sentence."""
+    for line in text.removesuffix("\n").split("\n"):
         if line.startswith("#"):
             continue
         if not line:
             yield ""
             continue
         _, word, tag, *_ = line.split("\t")
-        yield f"{word} {tag if tag[2:] in TYPES else 'O'}"
+        yield f"{word}\t{tag if tag[2:] in TYPES else 'O'}"
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ KNOWN = ["the", "lived", "in", "a", "of", "left", "for", "early"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """NER with ELMo and without, on frozen word vectors."""
+    """NER with ELMo and without, on frozen word vectors, and without ELMo on fine-tuned ones."""
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("runs")
     Embedder(BiLM(BiLMConfig.tiny()), device="cpu").save(folder / "tiny")
@@ -40,8 +40,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "glove.txt").write_text("\n".join(rows) + "\n")
     small = ["words.min_count=1", "words.char_filters=4", "tagger.hidden=8", "training.epochs=12"]
     small += ["training.lr=0.03", "words.train=false", f"words.vectors={folder / 'glove.txt'}"]
-    for name, elmo in {"ner": f"elmo.model={folder / 'tiny'}", "plain": "elmo.place=none"}.items():
-        config = read_task_config("ner", changes=[*small, elmo])
+    runs = {
+        "ner": f"elmo.model={folder / 'tiny'}",
+        "plain": "elmo.place=none",
+        "fine-tuned": "words.train=true",
+    }
+    for name, change in runs.items():
+        baseline = [] if name == "ner" else ["elmo.place=none"]
+        config = read_task_config("ner", changes=[*small, *baseline, change])
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("elmore.tasks.train.plot_task", lambda *_: None)
             options = {"device": "cpu", "progress": False}
@@ -121,21 +127,21 @@ def test_needed_and_frequent_words_keep_their_int8_vectors(folder: Path) -> None
     options = {"data": {"ner": [folder / "entities.conll"]}, "max_words": len(used) + 1}
     license_file = folder / "LICENSE"
     [task] = package_tasks({"ner": folder / "ner"}, "tasks", license_file=license_file, **options)
-    words = json.loads(Path("tasks/words.json").read_text())
-    assert words["known"] == [w for w in KNOWN if w in used or w == frequent]
-    assert (task.words_before - task.words, task.score) == (len(KNOWN) - len(words["known"]), None)
+    words = json.loads(Path("tasks/words.json").read_text())["words"]
+    assert words == [w for w in KNOWN if w in used or w == frequent]
+    assert (task.words_before - task.words, task.score) == (len(KNOWN) - len(words), None)
     before = load_file(folder / "ner" / "model.safetensors")
     after = load_file("tasks/vectors.safetensors")
-    vectors = after["words.table.known"]
+    vectors = after["vectors"]
     assert vectors.dtype == torch.int8
-    scales = after["words.table.known_scale"].numpy()[:, None]
-    expected = before["words.table.known"].numpy()[[KNOWN.index(w) for w in words["known"]]]
+    scales = after["vectors_scale"].numpy()[:, None]
+    expected = before["words.table.known"].numpy()[[KNOWN.index(w) for w in words]]
     assert np.abs(vectors.numpy() * scales - expected).max() <= scales.max() / 2 * 1.001
     assert elmore.tasks.load("tasks/ner", device="cpu")(TEXT)["tokens"][0] == "Ada"
 
 
 @pytest.mark.usefixtures("tiny_is_installed")
-def test_tasks_share_equal_vectors_and_keep_others(folder: Path, tmp_path: Path) -> None:
+def test_tasks_share_the_vectors_of_one_file(folder: Path, tmp_path: Path) -> None:
     """Oracle: the vectors before packaging."""
     other = shutil.copytree(folder / "plain", tmp_path / "other")
     weights = load_file(other / "model.safetensors")
@@ -144,38 +150,49 @@ def test_tasks_share_equal_vectors_and_keep_others(folder: Path, tmp_path: Path)
     facts = json.loads((other / "task.json").read_text())
     (other / "task.json").write_text(json.dumps({**facts, "hash": None}))
 
-    runs = {"ner": folder / "ner", "plain": folder / "plain", "other": other}
+    runs = {"ner": folder / "ner", "fine-tuned": folder / "fine-tuned", "other": other}
     package_tasks(runs, "tasks", license_file=folder / "LICENSE", dtype="float32")
-    assert json.loads(Path("tasks/words.json").read_text()) == {"known": KNOWN}
+    assert json.loads(Path("tasks/words.json").read_text()) == {"words": KNOWN}
     for name, run in runs.items():
         shares = name != "other"
         words = json.loads(Path("tasks", name, "words.json").read_text())
         assert ("known" in words) != shares
-        files = Path("tasks", name, "model.safetensors")
-        assert ("words.table.known" in load_file(files)) != shares
+        assert ("words.table.known" in load_file(f"tasks/{name}/model.safetensors")) != shares
         before, after = (elmore.tasks.load(path, device="cpu") for path in (run, f"tasks/{name}"))
-        assert after.encode.index.known == before.encode.index.known == KNOWN
+        assert after.encode.index.known == before.encode.index.known
         torch.testing.assert_close(after.model.words.table.known, before.model.words.table.known)
+    assert set(before.encode.index.known) == set(KNOWN)
+    fine_tuned = elmore.tasks.load("tasks/fine-tuned", device="cpu").encode.index
+    assert set(fine_tuned.known) == set(KNOWN) - set(fine_tuned.new) != set(KNOWN)
 
 
 @pytest.mark.usefixtures("tiny_is_installed")
-def test_damaged_shared_vectors_are_rejected(folder: Path) -> None:
-    runs = {"ner": folder / "ner", "plain": folder / "plain"}
-    package_tasks(runs, "tasks", license_file=folder / "LICENSE")
-    shared = Path("tasks/words.json")
-    words = json.loads(shared.read_text())["known"]
-    shared.write_text(json.dumps({"known": words[1:]}))
-    with pytest.raises(elmore.InputError, match=r"7 words with frozen vectors, and .* 8 vectors"):
-        elmore.tasks.load("tasks/ner", device="cpu")
-    shared.write_text(json.dumps({"known": words[::-1]}))
-    with pytest.raises(elmore.InputError, match=r"differ from those that elmore wrote"):
-        elmore.tasks.load("tasks/ner", device="cpu")
-    Path("tasks/vectors.safetensors").unlink()
-    with pytest.raises(elmore.InputError, match=r"vectors\.safetensors is missing or damaged"):
-        elmore.tasks.load("tasks/ner", device="cpu")
-    shared.unlink()
-    with pytest.raises(elmore.InputError, match=r"tasks/words\.json"):
-        elmore.tasks.load("tasks/ner", device="cpu")
+def test_damaged_shared_vectors_are_rejected(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package_tasks({"ner": folder / "ner"}, "tasks", license_file=folder / "LICENSE")
+    with monkeypatch.context() as inside:
+        inside.chdir("tasks/ner")
+        elmore.tasks.load(".", device="cpu")
+    words, vectors = Path("tasks/words.json"), Path("tasks/vectors.safetensors")
+
+    def assert_load_fails(message: str) -> None:
+        with pytest.raises(elmore.InputError, match=message):
+            elmore.tasks.load("tasks/ner", device="cpu")
+
+    intact = {path: path.read_bytes() for path in (words, vectors)}
+    words.write_text(json.dumps({"words": KNOWN[::-1]}))
+    assert_load_fails(r"or word vectors differ from those that elmore wrote")
+    words.write_text(json.dumps({"words": KNOWN[1:]}))
+    assert_load_fails(r"words\.json has 7 words, and vectors\.safetensors has .* \(8, 12\)")
+    words.write_text("{}")
+    assert_load_fails(r"tasks/words\.json: the setting 'words' is missing")
+    words.write_bytes(intact[words])
+    for broken in ({"vectors": torch.zeros(8)}, {"vectors": torch.tensor(0.0)}, {}):
+        save_file(broken, vectors)
+        assert_load_fails(r"expected one vector per word\. Install the package again")
+    vectors.write_bytes(intact[vectors][:-1])
+    assert_load_fails(r"tasks/vectors\.safetensors")
+    vectors.unlink()
+    assert_load_fails(r"vectors\.safetensors: no such file\. The tasks of a package share")
 
 
 @pytest.mark.usefixtures("tiny_is_installed")

@@ -106,7 +106,7 @@ def tasks(
     license_file: Path,
     data: Annotated[tuple[str, ...], REPEATED] = (),
     evaluate: Annotated[tuple[str, ...], REPEATED] = (),
-    max_words: int = 100_000,
+    max_words: int = 50_000,
     dtype: Literal["float32", "float16", "int8"] = "int8",
     device: str = "auto",
     json_output: Json = False,
@@ -127,7 +127,7 @@ def tasks(
         evaluate: Labeled file to score before and after, as in ner=test.conll; repeat for several
             tasks.
         max_words: Number of pretrained word vectors, the first ones of their file, unless --data
-            has more words. Tasks that were trained with the same file share them.
+            has more words. Tasks that were trained with the same file as the first one share them.
         dtype: Type of weights and word vectors in the files; int8 has one scale per row of a
             matrix.
         device: Where to compute the scores: auto, cpu, cuda or cuda:NUMBER.

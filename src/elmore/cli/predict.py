@@ -110,11 +110,11 @@ def _is_text(file: str) -> bool:
     """Return whether an argument is a text of several words rather than the name of a file.
 
     Raises:
-        InputError: If it ends like the name of a file, but there is no such file.
+        InputError: If it is one word, or ends like the name of a file, but there is no such file.
     """
-    if len(file.split()) < 2 or os.path.exists(file):  # noqa: PTH110, long for a path
+    if file == "-" or os.path.exists(file):  # noqa: PTH110, long for a path
         return False
-    if Path(file).suffix.lower() in _FILE_SUFFIXES:
+    if len(file.split()) < 2 or Path(file).suffix.lower() in _FILE_SUFFIXES:
         raise InputError(
             f"{file}: no such file. If this is the text to predict, pass it on standard input."
         )

@@ -115,6 +115,8 @@ def _load_task(folder: str, embedders: Sequence[Embedder], setup: Setup) -> Trai
 def _texts_of(item: str | dict[str, str], names: Sequence[str]) -> str | tuple[str, ...]:
     """Return the texts of an input in the order of the task."""
     if isinstance(item, str):
+        if len(names) > 1 and "\t" not in item:
+            raise InputError(f"expected an object with {' and '.join(names)}, got a text")
         return item
     if set(item) != set(names):
         given = ", ".join(item) or "an empty one"

@@ -58,6 +58,6 @@ def find_task(task: Path | str) -> Path:
         names = ", ".join(dict.fromkeys(candidate.name for candidate in installed))
         raise InputError(
             f"{path}: no such task; expected a folder written by `elmore train`, or the name of an "
-            f"installed task ({names or 'there is none'})"
+            f"installed task ({names or 'none is installed; en-tasks is a package with some'})"
         )
     return found[0].folder

@@ -14,8 +14,6 @@ from itertools import islice
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-import numpy as np
-
 import elmore
 from elmore.atomic import atomic_folder, lock, refuse_existing
 from elmore.checkpoint.directory import Dtype, read_config
@@ -24,7 +22,8 @@ from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.schema import read_json, write_json
 from elmore.tasks.installed import GROUP, TASK, find_task
-from elmore.tasks.saved import load, read_bilm_hash, save_model, save_shared_vectors
+from elmore.tasks.saved import load, read_bilm_hash, save_model
+from elmore.tasks.shared_vectors import SharedVectors
 from elmore.tasks.trained import TrainedTask, assemble
 from elmore.tasks.vectors import WordVectors
 from elmore.tasks.words import WordIndex
@@ -92,7 +91,7 @@ def package_tasks(
     license_file: Path | str,
     data: Mapping[str, Sequence[Path | str]] | None = None,
     evaluate: Mapping[str, Path | str] | None = None,
-    max_words: int = 100_000,
+    max_words: int = 50_000,
     dtype: Dtype = "int8",
     device: str = "auto",
 ) -> list[PackagedTask]:
@@ -100,7 +99,7 @@ def package_tasks(
 
     A task keeps the vectors that were trained with it. Of the frozen ones, the package keeps those
     of the words in `data`, and the first ones up to `max_words`: files of word vectors list
-    frequent words first. Tasks that were trained with the same word vectors share them.
+    frequent words first. Tasks that were trained with the same file as the first one share them.
 
     Args:
         runs: Names of the tasks in the package, and folders of trained tasks, all with the same
@@ -110,7 +109,8 @@ def package_tasks(
         data: Labeled files by the kind of task, such as `{"ner": ["train.conll"]}`, whose words
             keep their vectors.
         evaluate: A labeled file by the kind of task, scored before and after.
-        max_words: Number of frozen word vectors, unless `data` has more words.
+        max_words: Number of frozen word vectors, unless `data` has more words: of those that tasks
+            share, and of each task that does not share.
         dtype: Type of the weights and word vectors in the files; see `elmore convert`.
         device: Where to compute the scores.
 
@@ -124,20 +124,27 @@ def package_tasks(
     bilm = _common_bilm(runs)
     with lock(output), atomic_folder(output) as folder:
         shutil.copyfile(license_file, folder / "LICENSE")
-        originals = _load(runs, device)
-        needed = {name: _words_of(t, data.get(t.task.name, ())) for name, t in originals.items()}
-        vectors, sharing = _shared_vectors(originals)
-        shared = _choose(vectors.words, set().union(*(needed[name] for name in sharing)), max_words)
-        if sharing:
-            save_shared_vectors(_select(vectors, shared), folder, dtype=dtype)
+        shared = SharedVectors()
+        needed: dict[str, set[str]] = {}
+        embedder: Embedder | None = None
+        for name, run in runs.items():
+            before = load(run, device=device, bilm=embedder)
+            embedder = embedder or _embedder(before)  # all tasks share it
+            shared.add(name, before.encode.index, _frozen_vectors(before).vectors)
+            needed[name] = _words_of(before, data.get(before.task.name, ()))
+        needed_of_shared = {word for name in runs if name in shared for word in needed[name]}
+        shared_words = _words_to_keep(shared.words, needed_of_shared, max_words)
+        if shared_words:
+            shared.save(shared_words, folder, dtype=dtype)
         packaged: list[PackagedTask] = []
-        for name, before in originals.items():
-            kind, shares = before.task.name, name in sharing
-            known = before.encode.index.known
-            words = shared if shares else _choose(known, needed[name], max_words)
+        for name, run in runs.items():
+            before = load(run, device=device, bilm=embedder)
+            kind, known = before.task.name, before.encode.index.known
+            shares = bool(shared_words) and name in shared
+            words = shared_words if shares else _words_to_keep(known, needed[name], max_words)
             small = _with_words(before, words, bilm)
-            _write(small, find_task(runs[name]), folder / name, dtype, shares_vectors=shares)
-            after = load(folder / name, device=device, bilm=_embedder(before))
+            _write(small, find_task(run), folder / name, dtype, shares_vectors=shares)
+            after = load(folder / name, device=device, bilm=embedder)
             packaged.append(
                 PackagedTask(
                     name,
@@ -206,71 +213,35 @@ def _words_of(trained: TrainedTask, files: Sequence[Path | str]) -> set[str]:
     return {form for form in map(trained.encode.index.form, words) if form is not None}
 
 
-def _load(runs: Mapping[str, Path | str], device: str) -> dict[str, TrainedTask]:
-    """Load trained tasks; those with ELMo share one embedder."""
-    tasks: dict[str, TrainedTask] = {}
-    embedder: Embedder | None = None
-    for name, run in runs.items():
-        tasks[name] = load(run, device=device, bilm=embedder)
-        embedder = embedder or _embedder(tasks[name])
-    return tasks
-
-
 def _embedder(trained: TrainedTask) -> Embedder | None:
     layers = trained.encode.layers
     return layers.embedder if layers and isinstance(layers.embedder, Embedder) else None
 
 
-def _shared_vectors(tasks: Mapping[str, TrainedTask]) -> tuple[WordVectors, set[str]]:
-    """Return the frozen word vectors of tasks, and the names of the tasks that can share them.
-
-    A task can if it has the same frozen vectors, except for words with a trained one. If the tasks
-    were trained with different files of word vectors, none can.
-    """
-    merged: dict[str, bytes] = {}
-    # The longest table first: in the order of the file, with few words missing.
-    for task in sorted(tasks.values(), key=lambda task: -len(task.encode.index.known)):
-        for word, vector in _frozen_vectors(task).items():
-            merged.setdefault(word, vector)
-    sharing = set()
-    for name, task in tasks.items():
-        trained = set(task.encode.index.new)
-        others = {word: vector for word, vector in merged.items() if word not in trained}
-        if others and others == _frozen_vectors(task):
-            sharing.add(name)
-    if not sharing:
-        return WordVectors([], np.empty((0, 0), np.float32)), sharing
-    matrix = np.frombuffer(b"".join(merged.values()), np.float32)
-    return WordVectors(list(merged), matrix.reshape(len(merged), -1)), sharing
+def _frozen_vectors(trained: TrainedTask) -> WordVectors:
+    table = trained.model.words.table.known
+    return WordVectors(trained.encode.index.known, table.cpu().numpy())
 
 
-def _frozen_vectors(task: TrainedTask) -> dict[str, bytes]:
-    vectors: dict[str, bytes] = {}
-    rows = task.model.words.table.known.cpu().numpy()
-    for word, row in zip(task.encode.index.known, rows, strict=True):
-        vectors.setdefault(word, row.tobytes())  # the first of duplicate words, as in `WordIndex`
-    return vectors
-
-
-def _select(vectors: WordVectors, words: Sequence[str]) -> WordVectors:
-    row_of = {word: row for row, word in reversed(list(enumerate(vectors.words)))}
-    return WordVectors(list(words), vectors.vectors[[row_of[word] for word in words]])
-
-
-def _choose(words: Sequence[str], needed: Collection[str], max_words: int) -> list[str]:
-    """Return the needed words and, up to `max_words` in all, the first others, in their order."""
+def _words_to_keep(words: Sequence[str], needed: Collection[str], max_words: int) -> list[str]:
+    """Return the needed words, filled up to `max_words` with the first others, in file order."""
     words = list(dict.fromkeys(words))
     free = max(0, max_words - sum(word in needed for word in words))
     others = set(islice((word for word in words if word not in needed), free))
     return [word for word in words if word in needed or word in others]
 
 
-def _with_words(trained: TrainedTask, words: Collection[str], bilm: str) -> TrainedTask:
+def _vectors_of(vectors: WordVectors, words: Sequence[str]) -> WordVectors:
+    """Return the vectors of those of the words that have one."""
+    row_of = {word: row for row, word in reversed(list(enumerate(vectors.words)))}
+    words = [word for word in words if word in row_of]
+    return WordVectors(words, vectors.vectors[[row_of[word] for word in words]])
+
+
+def _with_words(trained: TrainedTask, words: Sequence[str], bilm: str) -> TrainedTask:
     """Return a task with the frozen vectors of these words only, and settings without paths."""
     index = trained.encode.index
-    kept = set(index.known)
-    frozen = WordVectors(index.known, trained.model.words.table.known.cpu().numpy())
-    frozen = _select(frozen, [word for word in words if word in kept])
+    frozen = _vectors_of(_frozen_vectors(trained), words)
     config = trained.config
     vectors = config.words.vectors and PurePath(config.words.vectors).name
     config = replace(

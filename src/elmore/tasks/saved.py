@@ -5,13 +5,11 @@ DIR/words.json           the words that have a vector
 DIR/model.safetensors    the weights, with the word vectors and without the biLM
 DIR/bilm/                the biLM, if it was fine-tuned for the task
 
-The tasks of a package share their pretrained word vectors, which the files above then lack:
-
-DIR/../words.json DIR/../vectors.safetensors
+The tasks of a package may lack pretrained word vectors: see `elmore.tasks.shared_vectors`.
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -39,6 +37,7 @@ from elmore.tasks.config import ElmoConfig
 from elmore.tasks.domain import FOLDER
 from elmore.tasks.encoder import Encoder
 from elmore.tasks.installed import TASK, find_task
+from elmore.tasks.shared_vectors import read_shared_vectors
 from elmore.tasks.task import Labels, Task
 from elmore.tasks.trained import TrainedTask, assemble
 from elmore.tasks.transformer import TransformerEncoder, is_transformer
@@ -47,7 +46,7 @@ from elmore.tasks.words import WordIndex
 from elmore.training.run_folder import RunFolder
 from elmore.training.settings import read_settings, read_toml
 
-WORDS, WEIGHTS, VECTORS = "words.json", "model.safetensors", "vectors.safetensors"
+WORDS, WEIGHTS = "words.json", "model.safetensors"
 _FROZEN_VECTORS = "words.table.known"
 """Name of the frozen word vectors in the weight file."""
 
@@ -63,11 +62,12 @@ def save_model(
         trained: The trained task.
         folder: Its folder.
         dtype: Type of the weights in the file.
-        shares_vectors: Leave out the frozen word vectors; see `save_shared_vectors`.
+        shares_vectors: Leave out the frozen word vectors, which the tasks of the package share.
     """
     index = trained.encode.index
     words = {"new": index.new} if shares_vectors else {"new": index.new, "known": index.known}
-    _write_words(folder, words)
+    with atomic_file(folder / WORDS) as temporary:
+        temporary.write_text(json.dumps(words, ensure_ascii=False), encoding="utf-8")
     weights = {**trained.model.state_dict(), _FROZEN_VECTORS: trained.model.words.table.known}
     stored = compress(weights, dtype)
     content_hash = _hash(folder, trained.labels, index, decompress(stored))
@@ -75,22 +75,6 @@ def save_model(
         stored = {k: v for k, v in stored.items() if not k.startswith(_FROZEN_VECTORS)}
     save_tensors(stored, folder / WEIGHTS)
     return content_hash
-
-
-def save_shared_vectors(vectors: WordVectors, folder: Path, *, dtype: Dtype) -> None:
-    """Write the frozen word vectors that all tasks in a folder share.
-
-    A task has those of the words that it has no trained vector for.
-    """
-    _write_words(folder, {"known": vectors.words})
-    save_tensors(
-        compress({_FROZEN_VECTORS: torch.from_numpy(vectors.vectors)}, dtype), folder / VECTORS
-    )
-
-
-def _write_words(folder: Path, words: Mapping[str, list[str]]) -> None:
-    with atomic_file(folder / WORDS) as temporary:
-        temporary.write_text(json.dumps(words, ensure_ascii=False), encoding="utf-8")
 
 
 def load(
@@ -132,12 +116,14 @@ def load(
     config = read_settings(task.config, RunFolder(folder, TASK).settings)
     saved_words = read_json(folder / WORDS, "the words of a task")
     words = from_mapping(_SavedWords, saved_words, str(folder / WORDS))
-    weights = _read_floats(folder / WEIGHTS)
-    known = (
-        _read_shared_vectors(folder.parent, words.new)
-        if words.known is None
-        else _checked_vectors(words.known, weights.pop(_FROZEN_VECTORS, None), folder)
-    )
+    try:
+        weights = {name: value.float() for name, value in read_weights([folder / WEIGHTS])}
+    except InputError as error:
+        raise InputError(f"{folder / WEIGHTS} is missing or damaged ({error})") from error
+    if words.known is None:
+        known = read_shared_vectors(folder.resolve().parent, words.new)
+    else:
+        known = _frozen_vectors(folder, words.known, weights.pop(_FROZEN_VECTORS, None))
     index = WordIndex(words.new, known.words)
     finetuned = str(folder / FOLDER) if config.elmo.finetune else None
     bilm = bilm or finetuned
@@ -167,9 +153,10 @@ def load(
     actual_hash = _hash(folder, labels, index, {**weights, _FROZEN_VECTORS: frozen})
     if facts.get("hash") not in (None, actual_hash):
         raise InputError(
-            f"{folder} is damaged: settings, labels ({TASK}), words ({WORDS}) or weights "
-            f"({WEIGHTS}) differ from those that elmore wrote. Copy the folder again, or train "
-            f"again. If you changed the settings yourself, delete hash from {TASK}."
+            f"{folder} is damaged: settings, labels ({TASK}), words ({WORDS}), weights ({WEIGHTS}) "
+            "or word vectors differ from those that elmore wrote. Copy the folder again, with its "
+            "package if it is part of one, or train again. If you changed the settings yourself, "
+            f"delete hash from {TASK}."
         )
     try:
         trained = assemble(task, config, index, known, labels, embedder, find_device(device))
@@ -203,42 +190,14 @@ class _SavedWords:
     """None if the tasks of a package share these words."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _SharedWords:
-    known: tuple[str, ...]
-
-
-def _read_shared_vectors(folder: Path, new: Collection[str]) -> WordVectors:
-    """Return the vectors that all tasks in a folder share, except those of `new` words."""
-    shared_words = read_json(folder / WORDS, "the words that tasks share")
-    words = from_mapping(_SharedWords, shared_words, str(folder / WORDS)).known
-    weights = _read_floats(folder / VECTORS)
-    vectors = _checked_vectors(words, weights.get(_FROZEN_VECTORS), folder).vectors
-    trained = set(new)
-    rows = [row for row, word in enumerate(words) if word not in trained]
-    return WordVectors([words[row] for row in rows], vectors[rows])
-
-
-def _read_floats(file: Path) -> dict[str, torch.Tensor]:
-    try:
-        return {name: value.float() for name, value in read_weights([file])}
-    except InputError as error:
-        raise InputError(f"{file} is missing or damaged ({error})") from error
-
-
-def _checked_vectors(
-    words: Sequence[str], vectors: torch.Tensor | None, folder: Path
+def _frozen_vectors(
+    folder: Path, words: Sequence[str], vectors: torch.Tensor | None
 ) -> WordVectors:
-    """Return words with their frozen vectors.
-
-    Raises:
-        InputError: If there is no vector for each word.
-    """
-    count = 0 if vectors is None else len(vectors)
-    if vectors is None or count != len(words):
+    if vectors is None or vectors.ndim != 2 or len(vectors) != len(words):
+        shape = None if vectors is None else tuple(vectors.shape)
         raise InputError(
-            f"{folder} is damaged: {WORDS} has {len(words)} words with frozen vectors, and there "
-            f"are {count} vectors"
+            f"{folder} is damaged: {WORDS} has {len(words)} words with frozen vectors, and "
+            f"{WEIGHTS} has vectors of shape {shape}; expected one vector per word"
         )
     return WordVectors(list(words), vectors.numpy())
 
