@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,6 +57,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def facts_of(task: str) -> dict[str, Any]:
+    return json.loads(Path(task, "task.json").read_text())
+
+
 @pytest.fixture
 def tiny_is_installed(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The biLM is an installed model called tiny-test; returns the folder of packages."""
@@ -101,6 +106,9 @@ def test_packaged_tasks_are_installed_and_predict_as_before(
     assert after["tags"] == before["tags"]
     predicted = run("predict", "tiny-test/ner", TEXT, "--device", "cpu")
     assert json.loads(predicted.out) == after
+    described = run("info", "tiny-test/ner", "--json")
+    assert json.loads(described.out)["hash"] == facts_of("tasks/ner")["hash"]
+    assert "tiny-test/ner-baseline | ner" in run("info", "tiny-test/ner").out.replace("`", "")
     assert run("evaluate", "tiny-test/ner-baseline", data, "--device", "cpu").code == 0
     message = "tiny-test/srl: no such task; expected a folder written by `elmore train`, or the "
     message += f"name of an installed task ({', '.join(names)})"

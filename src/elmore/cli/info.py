@@ -3,9 +3,12 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from elmore.cli.options import Json, Vocab
+
+if TYPE_CHECKING:
+    from elmore.tasks.installed import InstalledTask
 
 
 def info(
@@ -15,7 +18,7 @@ def info(
     vocab: Vocab = None,
     json_output: Json = False,
 ) -> None:
-    """Show the configuration, size, provenance and model card of a model.
+    """Show the configuration, size, provenance and card of a model or an installed task.
 
     Without a model, list the installed models and tasks, the versions of elmore, Python and
     PyTorch, and the GPUs.
@@ -23,10 +26,17 @@ def info(
     Example: `elmore info weights.hdf5 options.json`
 
     Args:
-        model: Name of an installed model, a directory, HDF5 weights, or an archive of either.
+        model: Name of an installed model or task, a directory, HDF5 weights, or an archive of
+            either.
         options: options.json of HDF5 weights; by default the one next to them.
     """
-    facts = _describe_installation() if model is None else _describe_model(model, options, vocab)
+    task = None if model is None or model.exists() else _find_task(str(model))
+    if task is not None:
+        facts = _describe_task(task)
+    elif model is not None:
+        facts = _describe_model(model, options, vocab)
+    else:
+        facts = _describe_installation()
     if json_output:
         print(json.dumps(facts))
         return
@@ -38,7 +48,7 @@ def info(
     if model is None:
         print()
         _print_models(models)
-    elif card := _read_card(model):
+    elif card := _read_card(_find_folder(model) if task is None else task.folder.parent):
         print(f"\n{card}")
 
 
@@ -84,11 +94,38 @@ def _describe_model(model: Path, options: Path | None, vocab: Path | None) -> di
     }
 
 
-def _read_card(model: Path) -> str | None:
-    """Return the model card, if there is one."""
-    from elmore.checkpoint.pretrained import CARD, find_model
+def _find_task(name: str) -> "InstalledTask | None":
+    from elmore.tasks.installed import installed_tasks
 
-    path = find_model(model) / CARD
+    return next((task for task in installed_tasks() if task.name == name), None)
+
+
+def _describe_task(task: "InstalledTask") -> dict[str, Any]:
+    from elmore.schema import read_json
+    from elmore.tasks.installed import TASK
+
+    facts = read_json(task.folder / TASK, "a trained task")
+    names = ("scores", "train_examples", "epochs", "parameters", "bilm", "hash")
+    return {
+        "task": task.name,
+        "package": task.distribution,
+        "path": str(task.folder),
+        "kind": facts["task"],
+        **{name: facts[name] for name in names if name in facts},
+    }
+
+
+def _find_folder(model: Path) -> Path:
+    from elmore.checkpoint.pretrained import find_model
+
+    return find_model(model)
+
+
+def _read_card(folder: Path) -> str | None:
+    """Return the model card, if there is one."""
+    from elmore.checkpoint.pretrained import CARD
+
+    path = folder / CARD
     return path.read_text(encoding="utf-8").strip() if path.is_file() else None
 
 
