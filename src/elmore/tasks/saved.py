@@ -125,6 +125,8 @@ def load(
     else:
         known = _frozen_vectors(folder, words.known, weights.pop(_FROZEN_VECTORS, None))
     index = WordIndex(words.new, known.words)
+    if isinstance(bilm, PathLike | str) and config.elmo.place == "none":
+        raise InputError(f"{folder} is a baseline, which has no biLM; expected no {bilm}")
     finetuned = str(folder / FOLDER) if config.elmo.finetune else None
     bilm = bilm or finetuned
     if config.elmo.place != "none" and not bilm and not _exists(config.elmo.model):
