@@ -75,6 +75,11 @@ def test_tasks_are_trained(run, folder: Path) -> None:
         (["--only", "table9"], "unknown evaluation 'table9'"),
         (["--only", "table1", "--finetune", "snil"], "unknown dataset 'snil'"),
         (["--only", "table1", "--datasets", "snil"], "unknown dataset 'snil'"),
+        (
+            ["--only", "figure1", "wsd", "--quick", "--datasets", "sick"],
+            "the selected evaluations do not train on sick in a quick run; they train on snli",
+        ),
+        (["--only", "wsd", "--datasets", "sick"], "on sick; they train on no dataset"),
         (["--only", "table1", "--minutes", "0"], "minutes must be positive, got 0.0"),
         (["--only", "wic", "scws"], "nothing was measured; see the messages above"),
         (["--text", "none.txt"], "none.txt: no such file"),

@@ -84,7 +84,12 @@ def reproduce(
         training: How tasks are trained. Without it, their tables are not made.
         quick: Use small samples of the data.
         show: Called with messages about the progress.
+
+    Raises:
+        InputError: If a dataset is selected that none of the evaluations trains on.
     """
+    if training:
+        _check_datasets(parts, training)
     start = time.monotonic()
     outcomes = Outcomes({}, {}, {}, [])
     with lock(output):
@@ -165,6 +170,18 @@ def _new_record(
         "published": part.published,
         "decimals": part.decimals,
     }
+
+
+def _check_datasets(parts: Mapping[str, Part | TrainingPart], training: Training) -> None:
+    plan, resources = training
+    of_parts = (part.runs(plan) for part in parts.values() if isinstance(part, TrainingPart))
+    used = {run.dataset for runs in of_parts for run in runs}
+    if unused := (resources.datasets or frozenset()) - used:
+        names = ", ".join(name for name in DATASETS if name in used) or "no dataset"
+        quick = " in a quick run" if plan.quick else ""
+        raise InputError(
+            f"the selected evaluations do not train on {min(unused)}{quick}; they train on {names}"
+        )
 
 
 def _train(

@@ -101,7 +101,7 @@ def reproduce(
     from elmore.analysis.report import QUICK, render_table
     from elmore.analysis.reproduce import PAGE, REPORT, Training
     from elmore.analysis.reproduce import reproduce as run
-    from elmore.analysis.training.datasets import DATASETS, find_vectors
+    from elmore.analysis.training.datasets import find_vectors
     from elmore.analysis.training.run import plan_training
     from elmore.analysis.training.train import Resources
     from elmore.checkpoint.language_model import read_language_model
@@ -117,7 +117,7 @@ def reproduce(
     embedder = (replace(model, device="cpu") if all(trained) else model).load()
     evaluated = Model(model_name(model.model), embedder, read)
     training = None
-    if any(trained):
+    if any(trained) or datasets:
         plan = plan_training(
             str(model.model or "en"),
             embedder,
@@ -129,7 +129,7 @@ def reproduce(
             quick=quick,
         )
         resources = Resources(
-            datasets=frozenset(datasets or DATASETS),
+            datasets=frozenset(datasets) or None,
             vectors=vectors or find_vectors(data),
             device=model.device,
             jobs=jobs,

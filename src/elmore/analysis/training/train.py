@@ -37,8 +37,8 @@ _MIN_SHARE_OF_TIME = 0.2
 class Resources:
     """What is trained in one call, and what it may use."""
 
-    datasets: frozenset[str] = frozenset(DATASETS)
-    """Datasets whose missing runs are trained. Finished runs of others count, too."""
+    datasets: frozenset[str] | None = None
+    """Datasets whose missing runs are trained; by default all. Finished runs of others count."""
 
     vectors: Path | None = None
     """File of word vectors."""
@@ -55,7 +55,7 @@ class Resources:
     """Keep the trained models."""
 
     def __post_init__(self) -> None:
-        check_datasets(self.datasets)
+        check_datasets(self.datasets or frozenset())
         for name in ("jobs", "minutes"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -102,7 +102,8 @@ def train_missing(
             run, test=run.test or same.test, disturbed=run.disturbed or same.disturbed
         )
     datasets = {run.dataset for run in wanted.values()}
-    files, problems = _find_files(datasets, resources.datasets, data, show)
+    selected = resources.datasets or datasets
+    files, problems = _find_files(datasets, selected, data, show)
     records = Records(output / RUNS, plan, files, data, resources.vectors)
     trained = Trained({}, problems)
     waiting = []
@@ -110,7 +111,7 @@ def train_missing(
         record = records.read(run) if run.dataset in files else None
         if record:
             trained.records[run.name] = record
-        elif run.dataset not in resources.datasets:
+        elif run.dataset not in selected:
             problems[run.name] = "not run: its dataset was not selected"
         elif run.dataset in files:
             waiting.append(run)
