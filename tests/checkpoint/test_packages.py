@@ -12,6 +12,7 @@ import elmore
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.checkpoint.directory import write_directory
+from elmore.checkpoint.hub import HubId
 from elmore.checkpoint.packages import INCLUDED, find_package, model_packages
 from elmore.checkpoint.pretrained import find_model, model_name
 from elmore.text.tokenize import Tokenization
@@ -45,12 +46,14 @@ def installed(bilm: BiLM, site: Path) -> Path:
     return site / "elmore_tiny_test"
 
 
-def declare(site: Path, package: str, name: str, value: str) -> Path:
+def declare(
+    site: Path, package: str, name: str, value: str, *, group: str = "elmore.models"
+) -> Path:
     """Write the metadata of a package with an entry point; return their folder."""
     folder = site / f"{package.replace('-', '_')}-2.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 2.0\n")
-    (folder / "entry_points.txt").write_text(f"[elmore.models]\n{name} = {value}\n")
+    (folder / "entry_points.txt").write_text(f"[{group}]\n{name} = {value}\n")
     return folder
 
 
@@ -68,6 +71,25 @@ def test_installed_package_is_loaded_by_name_until_it_is_uninstalled(
         elmore.InputError, match=r"tiny-test: no such model; .* model \(en\), .* Packages of other"
     ):
         elmore.load("tiny-test")
+
+
+def test_installed_task_is_no_model(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name looks like an id on the Hugging Face Hub, which is not asked."""
+    declare(site, "tasks-of-en", "en", "tasks_of_en", group="elmore.tasks")
+    (site / "tasks_of_en" / "ner").mkdir(parents=True)
+    (site / "tasks_of_en" / "ner" / "task.json").write_text("{}")
+    asked: list[str] = []
+
+    def download(model: HubId) -> Path:
+        asked.append(model.repo)
+        return Path("hub")
+
+    monkeypatch.setattr("elmore.checkpoint.pretrained.download", download)
+    with pytest.raises(elmore.InputError, match="tasks_of_en/ner is a trained task, not a biLM"):
+        elmore.load("en/ner")
+    assert asked == []
+    assert find_model("en/srl") == find_model("de/ner@main") == Path("hub")
+    assert asked == ["en/srl", "de/ner"]
 
 
 def test_installed_models_are_described(bilm: BiLM, installed: Path) -> None:

@@ -3,8 +3,8 @@
 from importlib.util import find_spec
 from pathlib import Path
 
-MODELS = "elmore.models"
-"""Group of the entry points of model packages."""
+MODELS, TASKS = "elmore.models", "elmore.tasks"
+"""Groups of the entry points of packages with models, and with trained tasks."""
 
 
 def package_folders(module: str) -> tuple[list[Path], str]:

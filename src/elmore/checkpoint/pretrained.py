@@ -5,6 +5,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import entry_points
 from lzma import LZMAError
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from elmore.checkpoint.directory import (
 )
 from elmore.checkpoint.hash import hash_weights, hash_words
 from elmore.checkpoint.hub import download, parse_id
+from elmore.checkpoint.locate import TASKS, package_folders
 from elmore.checkpoint.packages import INCLUDED, find_package, model_packages
 from elmore.errors import InputError
 from elmore.text.tokenize import Tokenization
@@ -86,11 +88,24 @@ def find_model(model: Path | str | None) -> Path:
     if path.exists() or path.name.endswith((*_WEIGHTS, *_ARCHIVES)):
         return path
     if hub_id := parse_id(model):
-        return download(hub_id)
+        return _find_installed_task(hub_id.repo) or download(hub_id)
     if len(path.parts) != 1:
         return path
     package = find_package(path.name)
     return package.folder if package else path
+
+
+def _find_installed_task(name: str) -> Path | None:
+    """Return the folder of a trained task such as en/ner, whose name looks like an id on the Hub.
+
+    Loading it as a biLM fails with an error that says what it is.
+    """
+    bilm, _, task = name.partition("/")
+    for point in entry_points(group=TASKS, name=bilm):
+        for folder in package_folders(point.value)[0]:
+            if (folder / task / _TASK).is_file():
+                return folder / task
+    return None
 
 
 def model_name(model: Path | str | None) -> str:

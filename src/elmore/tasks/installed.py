@@ -8,10 +8,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NamedTuple
 
-from elmore.checkpoint.locate import package_folders
+from elmore.checkpoint.locate import TASKS, package_folders
 from elmore.errors import InputError
 
-GROUP = "elmore.tasks"
 TASK = "task.json"
 """The file of a trained task that is written last."""
 
@@ -30,7 +29,7 @@ def installed_tasks() -> list[InstalledTask]:
     """Return the trained tasks of all packages by name; a broken package has none."""
     return sorted(
         InstalledTask(f"{point.name}/{file.parent.name}", file.parent, point.dist.name)
-        for point in entry_points(group=GROUP)
+        for point in entry_points(group=TASKS)
         if point.dist is not None
         for folder in package_folders(point.value)[0]
         for file in folder.glob(f"*/{TASK}")

@@ -17,11 +17,12 @@ from typing import NamedTuple
 import elmore
 from elmore.atomic import atomic_folder, lock, refuse_existing
 from elmore.checkpoint.directory import Dtype, read_config
+from elmore.checkpoint.locate import TASKS
 from elmore.checkpoint.packages import model_packages
 from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.schema import read_json, write_json
-from elmore.tasks.installed import GROUP, TASK, find_task
+from elmore.tasks.installed import TASK, find_task
 from elmore.tasks.saved import load, read_bilm_hash, save_model
 from elmore.tasks.shared_vectors import SharedVectors
 from elmore.tasks.trained import TrainedTask, assemble
@@ -161,7 +162,7 @@ def package_tasks(
         if unknown := {*data, *evaluate} - kinds:
             raise InputError(f"there is no task {unknown.pop()}; expected {', '.join(kinds)}")
         module = bilm.replace("-", "_")
-        project = _PROJECT.format(bilm=bilm, module=module, group=GROUP, version=elmore.__version__)
+        project = _PROJECT.format(bilm=bilm, module=module, group=TASKS, version=elmore.__version__)
         (folder / "pyproject.toml").write_text(project, encoding="utf-8")
         (folder / "README.md").write_text(_card(bilm, packaged), encoding="utf-8")
         _check_sizes(folder)
