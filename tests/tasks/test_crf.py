@@ -71,6 +71,18 @@ def test_probabilities_of_tags_equal_enumeration(crf: CRF, scores: torch.Tensor)
     assert crf.probabilities(scores, MASK, []) == []
 
 
+def test_probabilities_in_a_long_sentence_are_the_gradient_of_the_partition(crf: CRF) -> None:
+    """Oracle: the derivative of log Z by the score of a tag is the probability of the tag."""
+    scores = torch.randn(1, 2_000, K)
+    mask = torch.ones(1, 2_000, dtype=torch.bool)
+    exact = scores.double().requires_grad_()
+    log_partition(exact, mask, Transitions(*(x.double() for x in crf.transitions()))).backward()
+    assert exact.grad is not None
+    spans = [(0, t, [t % K]) for t in range(0, 2_000, 7)]
+    expected = [exact.grad[0, t, tag].item() for _, t, [tag] in spans]
+    assert crf.probabilities(scores, mask, spans) == pytest.approx(expected, rel=1e-9)
+
+
 def test_padding_does_not_affect_the_likelihood_or_the_best_path(
     crf: CRF, scores: torch.Tensor
 ) -> None:

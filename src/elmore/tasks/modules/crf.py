@@ -3,15 +3,13 @@
 B sentences, T words, K tags.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-
-from elmore.transfer import to_device
 
 FORBIDDEN = -1e4
 """Score of a forbidden transition; finite, so that no gradient becomes NaN."""
@@ -75,6 +73,7 @@ class CRF(nn.Module):
         """Return the best tags of each sentence."""
         return viterbi(scores, mask, self.transitions())
 
+    @torch.no_grad()
     def probabilities(
         self,
         scores: Float[Tensor, "B T K"],
@@ -88,19 +87,24 @@ class CRF(nn.Module):
             mask: Which words are not padding.
             tags: The row of a sentence, the position of the first word, and the tags.
         """
-        if not tags:
-            return []
-        transitions = self.transitions()
-        rows = torch.tensor([row for row, _, _ in tags], device=scores.device)
-        other_tag = np.zeros((len(tags), *scores.shape[1:]), dtype=bool)  # one row per span
-        for forbidden, (_, start, path) in zip(other_tag, tags, strict=True):
-            end = start + len(path)
-            forbidden[start:end] = True
-            forbidden[range(start, end), path] = False
-        constrained = scores[rows].masked_fill(to_device(other_tag, scores.device), -torch.inf)
-        log_p = log_partition(constrained, mask[rows], transitions)
-        log_p = log_p - log_partition(scores, mask, transitions)[rows]
-        return log_p.exp().clamp(max=1).tolist()
+        # In double precision: the sums over a long sentence are large, their differences small.
+        scores = scores.double()
+        transitions = Transitions(*(x.double() for x in self.transitions()))
+        before = torch.stack(forward_scores(scores, mask, transitions), dim=1)
+        after = torch.stack(backward_scores(scores, mask, transitions), dim=1)
+        total = (before[:, -1] + transitions.last).logsumexp(dim=1)
+        # One transfer from a GPU for all spans.
+        scores, before, after, total, follow = (
+            x.cpu() for x in (scores, before, after, total, transitions.follow)
+        )
+        log_p = []
+        for row, start, path in tags:
+            last = start + len(path) - 1
+            inner = scores[row, range(start + 1, last + 1), path[1:]].sum()
+            steps = follow[path[:-1], path[1:]].sum()
+            ends = before[row, start, path[0]] + after[row, last, path[-1]]
+            log_p.append(ends + inner + steps - total[row])
+        return [min(1.0, math.exp(p)) for p in log_p]
 
 
 def path_score(
@@ -119,12 +123,34 @@ def path_score(
 def log_partition(
     scores: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], transitions: Transitions
 ) -> Float[Tensor, " B"]:
-    """Return the log of the sum of exp(score) over all tag sequences (forward algorithm)."""
-    total = transitions.first + scores[:, 0]  # (B, K)
+    """Return the log of the sum of exp(score) over all tag sequences."""
+    last = forward_scores(scores, mask, transitions)[-1]
+    return (last + transitions.last).logsumexp(dim=1)
+
+
+def forward_scores(
+    scores: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], transitions: Transitions
+) -> list[Float[Tensor, "B K"]]:
+    """Return, for each word and tag, the log-sum over the tags before it (forward algorithm).
+
+    The scores at padding are those of the last word.
+    """
+    total = [transitions.first + scores[:, 0]]
     for t in range(1, scores.shape[1]):
-        step = (total[:, :, None] + transitions.follow).logsumexp(dim=1) + scores[:, t]
-        total = torch.where(mask[:, t, None], step, total)
-    return (total + transitions.last).logsumexp(dim=1)
+        step = (total[-1][:, :, None] + transitions.follow).logsumexp(dim=1) + scores[:, t]
+        total.append(torch.where(mask[:, t, None], step, total[-1]))
+    return total
+
+
+def backward_scores(
+    scores: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], transitions: Transitions
+) -> list[Float[Tensor, "B K"]]:
+    """Return, for each word and tag, the log-sum over the tags after it (backward algorithm)."""
+    total = [transitions.last.expand(len(scores), -1)]
+    for t in range(scores.shape[1] - 1, 0, -1):
+        step = (transitions.follow + (scores[:, t] + total[-1])[:, None]).logsumexp(dim=2)
+        total.append(torch.where(mask[:, t, None], step, total[-1]))
+    return total[::-1]
 
 
 @torch.no_grad()
