@@ -115,6 +115,20 @@ def test_every_task_shows_its_prediction(new_page: NewPage, task: str, result: s
     settled(page)
 
 
+def test_semantic_roles_are_predicted_for_the_text_as_it_was_typed(new_page: NewPage) -> None:
+    """The tokens of the model ("don", "'t") are not those of the task ("do", "n't")."""
+    page = new_page("#tasks?task=srl")
+    settled(page)
+    page.get_by_role("textbox", name="Sentence").fill("They don't know [it], he said.")
+    page.get_by_role("button", name="know", exact=True).wait_for()
+    settled(page)
+    with page.expect_request("**/v1/tasks/*") as request:
+        page.get_by_role("button", name="know", exact=True).click()
+    assert request.value.post_data_json == {"inputs": ["They don't [know] |it|, he said."]}
+    settled(page)
+    assert "n't" in page.locator(".roles").inner_text()
+
+
 def test_a_task_that_is_not_loaded_says_how_to_get_it(
     new_page: NewPage, expected: list[str]
 ) -> None:

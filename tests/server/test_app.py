@@ -169,7 +169,7 @@ def test_tasks_predict_what_the_trained_task_does(client: TestClient, folder: Pa
     ]
     assert body["predictions"][2] == {"error": "expected text, got an empty line"}
     wrong = client.post("/v1/tasks/ner", json={"inputs": [{"premise": "A man sings."}]}).json()
-    assert wrong["predictions"] == [{"error": "expected an object with text, got premise"}]
+    assert wrong["predictions"] == [{"error": "expected the key text, got premise"}]
 
 
 def test_a_task_shares_the_model_that_it_was_trained_with(worker: InProcess) -> None:
@@ -219,6 +219,8 @@ def test_models_are_listed(client: TestClient) -> None:
         ("tasks/qa", {"inputs": ["a"]}, 404, "no task 'qa'; loaded: ner, plain"),
         ("tasks/..%2Fner", {"inputs": ["a"]}, 404, ""),
         ("tasks/ner", {"inputs": ["a " * 101]}, 422, "sentences of up to 100 tokens"),
+        ("tasks/ner", {"inputs": ["a", 5]}, 422, "inputs.1: expected Unicode text, or an object"),
+        ("tasks/ner", {"inputs": [["a", "b"]]}, 422, "inputs.0: expected Unicode text, or an"),
     ],
 )
 def test_invalid_requests_are_explained(

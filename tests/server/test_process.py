@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,10 @@ def test_a_killed_worker_is_replaced_and_shutdown_finishes_what_was_accepted(
     for ours, theirs in zip(vectors, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
     assert client.predict("ner", ["Ada"])[0]["tokens"] == ["Ada"]
+    assert client.predict("ner", [" "]) == [{"error": "expected text, got an empty line"}]
+    for method in (client.embed, partial(client.predict, "ner")):
+        with pytest.raises(TypeError, match="expected a list, got str; put it in a list"):
+            method("Ada")
     assert client.neighbors("a [play]", k=2)[0]["word"]
     assert client.similarity("a [play]", "a [play]") == pytest.approx([1, 1, 1])
     with pytest.raises(elmore.InputError, match="Authorization: Bearer TOKEN"):

@@ -94,8 +94,9 @@ def test_errors_name_file_and_line(tmp_path: Path, text: str, message: str) -> N
 def test_parses_tab_separated_and_json_lines() -> None:
     expected = PAIR._replace(label="")
     assert ENTAILMENT.parse("A man sings.\tHe isn't mute", MOSES) == expected
-    as_json = json.dumps({"sentence1": "A man sings.", "sentence2": "He isn't mute"})
-    assert ENTAILMENT.parse(as_json, MOSES) == expected
+    for names in (("sentence1", "sentence2"), ("premise", "hypothesis")):
+        pair = dict(zip(names, ("A man sings.", "He isn't mute"), strict=True))
+        assert ENTAILMENT.parse(json.dumps(pair), MOSES) == expected
     for line in ("A man sings.", "A man sings.\t", "a\tb\tc", '{"sentence1": "a"}', "{"):
         with pytest.raises(InputError, match=r"tab and a hypothesis|no sentence|not a JSON"):
             ENTAILMENT.parse(line, MOSES)

@@ -193,11 +193,14 @@ def test_predict_command(file: Path, tmp_path: Path, run: Any) -> None:
     train = ["train", "qa", "--train", file, "--dev", file, "-o", folder, "--device", "cpu"]
     assert run(*train, "--no-elmo", *changes).code == 0
     questions = tmp_path / "questions.txt"
-    as_json = json.dumps({"question": "Where was she born?", "context": ADA})
-    questions.write_text(f"What is liked?\t{ART}\n{as_json}\n")
+    as_json = [
+        json.dumps({"question": "Where was she born?", key: ADA}) for key in ("context", "passage")
+    ]
+    questions.write_text("\n".join([f"What is liked?\t{ART}", *as_json]))
     result = run("predict", folder, questions, "--device", "cpu")
     assert result.code == 0, result.err
-    first, second = map(json.loads, result.out.splitlines())
+    first, second, third = map(json.loads, result.out.splitlines())
+    assert second == third
     assert first["question"] == "What is liked?"
     for actual, passage in ((first, ART), (second, ADA)):
         assert passage[actual["start"] : actual["end"]] == actual["answer"]
@@ -205,6 +208,16 @@ def test_predict_command(file: Path, tmp_path: Path, run: Any) -> None:
     qa = load_task(folder, device="cpu")
     second["probability"] = pytest.approx(second["probability"], abs=1e-6)
     assert qa("Where was she born?", ADA) == second
+    by_name = {"question": "Where was she born?", "passage": ADA}
+    assert qa(by_name) == second
+    assert qa([by_name, ("Where was she born?", ADA)]) == [second] * 2
+    for wrong, message in (
+        ({"question": "Where?", "context": ADA}, "question and passage, got question, context"),
+        ({}, "question and passage, got none"),
+        ({"question": "Where?", "passage": 3}, "expected a text as passage, got int"),
+    ):
+        with pytest.raises(InputError, match=message):
+            qa(wrong)
     assert next(qa(iter([("Where was she born?", f"{ADA}\nShe lived.")])))["answer"]
     questions.write_text("Where was she born?\n")
     [line] = run("predict", folder, questions, "--device", "cpu").out.splitlines()
@@ -222,6 +235,7 @@ def test_predict_command(file: Path, tmp_path: Path, run: Any) -> None:
         "question\t ",
         "{",
         '{"question": "Q"}',
+        '{"question": "Q", "passage": null}',
         '{"question": 1, "context": 2}',
     ],
 )

@@ -93,10 +93,13 @@ class Backend:
 
     def _parse(self, trained: TrainedTask, request: schemas.TaskRequest) -> list[Any]:
         """Return an example or an error for each input; raise if they are too long together."""
+        names = trained.task.inputs
         items = []
         for item in request.inputs:
             try:
-                items.append(trained.parse(_texts_of(item, trained.task.inputs)))
+                if isinstance(item, str) and len(names) > 1 and "\t" not in item:
+                    raise InputError(f"expected the keys {' and '.join(names)}, got a text")
+                items.append(trained.parse(item))
             except InputError as error:
                 items.append(error)
         examples = [item for item in items if not isinstance(item, InputError)]
@@ -110,15 +113,3 @@ def _load_task(folder: str, embedders: Sequence[Embedder], setup: Setup) -> Trai
     wanted = read_bilm_hash(folder)
     shared = [e for e in embedders if wanted is not None and e.weights_hash == wanted]
     return load_task(folder, device=setup.device, bilm=shared[0] if shared else None)
-
-
-def _texts_of(item: str | dict[str, str], names: Sequence[str]) -> str | tuple[str, ...]:
-    """Return the texts of an input in the order of the task."""
-    if isinstance(item, str):
-        if len(names) > 1 and "\t" not in item:
-            raise InputError(f"expected an object with {' and '.join(names)}, got a text")
-        return item
-    if set(item) != set(names):
-        given = ", ".join(item) or "an empty one"
-        raise InputError(f"expected an object with {' and '.join(names)}, got {given:.80}")
-    return tuple(item[name] for name in names)

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http.client import HTTPException
 from io import BytesIO
 from typing import Any
@@ -61,6 +61,7 @@ class Client:
             model: Name of a model; by default the first one of the server.
             batch_size: Sentences per request.
         """
+        _require_list(sentences)
         field = "texts" if all(isinstance(sentence, str) for sentence in sentences) else "tokens"
         arrays: list[np.ndarray] = []
         for start in range(0, len(sentences), batch_size):
@@ -91,7 +92,15 @@ class Client:
         return self._call("/v1/neighbors", request)["neighbors"]
 
     def predict(self, task: str, inputs: Sequence[str | dict[str, str]]) -> list[dict[str, Any]]:
-        """Return the predictions of a trained task; see `elmore predict`."""
+        """Return the predictions of a trained task; see `elmore predict`.
+
+        Args:
+            task: Its name, such as `en/ner`.
+            inputs: Texts; for a task with several, dicts such as `{"question": "Where did Ada
+                live?", "passage": "Ada lived in London."}`. The prediction for an invalid input is
+                a dict with the key `error`.
+        """
+        _require_list(inputs)
         return self._call(f"/v1/tasks/{quote(task, safe='')}", {"inputs": [*inputs]})["predictions"]
 
     def models(self) -> dict[str, Any]:
@@ -121,6 +130,11 @@ class Client:
                 reason = str(getattr(error, "reason", error)) or type(error).__name__
                 raise ServerError(f"{self._url}{path}: no response ({reason})") from error
         raise AssertionError
+
+
+def _require_list(texts: object) -> None:
+    if isinstance(texts, str | Mapping):
+        raise TypeError(f"expected a list, got {type(texts).__name__}; put it in a list")
 
 
 def _detail(error: HTTPError) -> str:

@@ -348,10 +348,15 @@ class InsideResponse(BaseModel):
     layers: list[LayerValues]
 
 
+TaskInput = Annotated[
+    Text | dict[Text, Text], _expect("Unicode text, or an object with the texts by name")
+]
+
+
 class TaskRequest(_TextRequest):
     """Inputs of a task: a text each, or an object with the texts of tasks that need several."""
 
-    inputs: Annotated[list[Text | dict[Text, Text]], _FIRST_ERROR] = Field(min_length=1)
+    inputs: Annotated[list[TaskInput], _FIRST_ERROR] = Field(min_length=1)
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [

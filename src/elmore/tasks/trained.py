@@ -1,6 +1,6 @@
 """Trained tasks: used for predictions, and scored."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -47,6 +47,8 @@ class TrainedTask(NamedTuple):
     @overload
     def __call__(self, text: str, /, *more: str) -> dict[str, Any]: ...
     @overload
+    def __call__(self, texts: Mapping[str, str], /) -> dict[str, Any]: ...
+    @overload
     def __call__(self, inputs: Sequence[Any], /) -> list[dict[str, Any]]: ...  # type: ignore[overload-overlap]
     @overload
     def __call__(self, inputs: Iterable[Any], /) -> Iterator[dict[str, Any]]: ...
@@ -57,16 +59,17 @@ class TrainedTask(NamedTuple):
 
         task(text)                  one dict
         task(premise, hypothesis)   one dict, for tasks with more than one text
+        task({"premise": premise, "hypothesis": hypothesis})   the same
         task(texts)                 one dict per item of a list
         task(iterable)              an iterator, which reads the iterable in batches; see `pipe`
 
         A text has the format of a line of `elmore predict`. Items of lists and iterables are texts,
-        lists of tokens, or tuples for tasks with more than one text.
+        lists of tokens, or tuples or dicts for tasks with more than one text.
 
         Raises:
             InputError: If a text does not have this format.
         """
-        if isinstance(inputs, str) or _is_named_tuple(inputs):
+        if isinstance(inputs, str | Mapping) or _is_named_tuple(inputs):
             example = self._example((inputs, *more) if more else inputs)
             [prediction] = self.predict([example])
             return self.task.as_json(example, prediction, self.config)
@@ -79,7 +82,7 @@ class TrainedTask(NamedTuple):
         """Yield the predictions of texts as JSON-serializable dicts, reading them in batches.
 
         Args:
-            inputs: Texts, lists of tokens, or tuples for tasks with more than one text.
+            inputs: Texts, lists of tokens, or tuples or dicts for tasks with more than one text.
             batch_size: Number of inputs that are processed together.
 
         Raises:
@@ -108,8 +111,8 @@ class TrainedTask(NamedTuple):
         """Yield one outcome per input. For an invalid text, it is an error and the rest continues.
 
         Args:
-            inputs: Texts, lists of tokens, tuples of texts, examples, or errors for lines that
-                could not be read.
+            inputs: Texts, lists of tokens, tuples or dicts of texts, examples, or errors for lines
+                that could not be read.
             tokenize: Tokenizer of the texts; that of `self.tokenizer` by default.
             batch_size: Number of inputs that are processed together.
         """
@@ -131,7 +134,7 @@ class TrainedTask(NamedTuple):
                     yield Outcome(example, next(predictions))
 
     def _example(self, item: Any, number: int = 0, tokenize: Tokenizer | None = None) -> Any:
-        """Return an example as it is; parse a text, a list of tokens or a tuple of texts."""
+        """Return an example as it is; parse a text, a list of tokens, a tuple or dict of texts."""
         if isinstance(item, str):
             return self.parse(item, tokenize)
         if type(item) is list and not self.task.has_own_tokenizer and len(self.task.inputs) == 1:
@@ -139,6 +142,8 @@ class TrainedTask(NamedTuple):
                 if not isinstance(token, str) or token.split() != [token]:
                     raise InputError(f"expected tokens without spaces, got {token!r:.40}")
             return self.parse(" ".join(item), str.split)
+        if isinstance(item, Mapping):
+            item = _texts_by_name(item, self.task.inputs)
         if type(item) is tuple and all(isinstance(text, str) for text in item):
             names = self.task.inputs
             if len(item) != len(names):
@@ -156,17 +161,21 @@ class TrainedTask(NamedTuple):
             )
         return item
 
-    def parse(self, line: str | tuple[str, ...], tokenize: Tokenizer | None = None) -> Any:
+    def parse(
+        self,
+        line: str | tuple[str, ...] | Mapping[str, str],
+        tokenize: Tokenizer | None = None,
+    ) -> Any:
         """Parse an unlabeled example from a line of text.
 
         Args:
-            line: One example, in the format of `elmore predict`; or a tuple of its texts.
+            line: One example, in the format of `elmore predict`; or a tuple or dict of its texts.
             tokenize: The tokenizer; that of `self.tokenizer` by default.
 
         Raises:
             InputError: If the line is blank or does not have the expected format.
         """
-        if type(line) is tuple:
+        if type(line) is tuple or isinstance(line, Mapping):
             return self._example(line, tokenize=tokenize)
         if not isinstance(line, str):
             raise TypeError(
@@ -253,6 +262,17 @@ class TrainedTask(NamedTuple):
             **self.task.score(examples, predictions),
             **{name: table for name, table in tables.items() if table},
         }
+
+
+def _texts_by_name(item: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]:
+    if set(item) != set(names):
+        given = ", ".join(map(str, item)) or "none"
+        keys = "keys" if len(names) > 1 else "key"
+        raise InputError(f"expected the {keys} {' and '.join(names)}, got {given:.80}")
+    for name, text in item.items():
+        if not isinstance(text, str):
+            raise InputError(f"expected a text as {name}, got {type(text).__name__}")
+    return tuple(item[name] for name in names)
 
 
 def _is_example(value: object) -> bool:

@@ -14,7 +14,7 @@ from elmore.tasks.treebank import treebank_tokens, unescape
 from elmore.text.lines import read_lines
 from elmore.text.tokenize import Tokenizer
 
-_SENTENCES = (("sentence1", "sentence_A"), ("sentence2", "sentence_B"))
+_SENTENCES = (("sentence1", "sentence_A", "premise"), ("sentence2", "sentence_B", "hypothesis"))
 _LABELS = ("gold_label", "entailment_judgment", "entailment_label")
 _NO_LABEL = "-"
 """Label of pairs without agreement among annotators, which are skipped as in SNLI's paper."""
@@ -59,7 +59,7 @@ def _tokens(row: Mapping[str, Any], names: tuple[str, ...], tokenize: Tokenizer)
         return [unescape(token) for token in parse.split() if token not in ("(", ")")]
     sentence = _first(row, names)
     if sentence is None:
-        raise InputError(f"no sentence; expected {' or '.join(names)}")
+        raise InputError(f"no sentence; expected one of {', '.join(names)}")
     return treebank_tokens(sentence, tokenize)
 
 

@@ -25,7 +25,7 @@ from elmore.text.sentences import Sentence
 from elmore.text.tokenize import Tokenization, Tokenizer, choose_tokenization, get_tokenizer
 
 _EXPECTED = (
-    "expected a premise, a tab and a hypothesis, or a JSON object with sentence1 and sentence2"
+    "expected a premise, a tab and a hypothesis, or a JSON object with premise and hypothesis"
 )
 
 
@@ -86,7 +86,7 @@ class Entailment(ClassificationTask[EntailmentExample, EntailmentBatch]):
         )
 
     def parse(self, line: str, tokenize: Tokenizer) -> EntailmentExample:
-        """Parse `premise<TAB>hypothesis`, or a JSON object as in SNLI."""
+        """Parse `premise<TAB>hypothesis`, or a JSON object with both or with SNLI's names."""
         if line.lstrip().startswith("{"):
             return _require_both(parse_pair(parse_json(line), tokenize), line)
         texts = line.split("\t")

@@ -75,7 +75,10 @@ class Qa(Task[QaExample, QaBatch, Answer]):
         )
 
     def parse(self, line: str, tokenize: Tokenizer) -> QaExample:
-        """Parse `question<TAB>passage`, or a JSON object with `question` and `context`."""
+        """Parse `question<TAB>passage`, or a JSON object with `question` and `passage`.
+
+        As in SQuAD, the passage may also be called `context`.
+        """
         return self.parse_texts(_parse_line(line), tokenize)
 
     def parse_texts(self, texts: Sequence[str], tokenize: Tokenizer) -> QaExample:
@@ -106,7 +109,7 @@ class Qa(Task[QaExample, QaBatch, Answer]):
 
 
 def _parse_line(line: str) -> tuple[str, str]:
-    expected = "expected question<TAB>passage, or a JSON object with `question` and `context`"
+    expected = "expected question<TAB>passage, or a JSON object with `question` and `passage`"
     if not line.lstrip().startswith("{"):
         question, tab, passage = line.partition("\t")
         if not tab:
@@ -114,9 +117,9 @@ def _parse_line(line: str) -> tuple[str, str]:
         return question.strip(), passage.strip()
     try:
         item = json.loads(line)
-        question, passage = item["question"], item["context"]
-    except (json.JSONDecodeError, KeyError) as error:
-        raise InputError(f"{expected}; got {line!r:.60} ({error!r})") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"{expected}; got {line!r:.60} ({error})") from error
+    question, passage = item.get("question"), item.get("passage", item.get("context"))
     if not isinstance(question, str) or not isinstance(passage, str):
-        raise InputError(f"{expected}, both strings; got {line!r:.60}")
+        raise InputError(f"{expected}, both texts; got {line!r:.60}")
     return question, passage
