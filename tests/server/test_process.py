@@ -5,9 +5,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -142,6 +144,25 @@ def test_workers_are_stopped_if_one_cannot_be_started(setup: Setup, monkeypatch)
     with pytest.raises(elmore.InputError, match="a worker ended while it loaded the models"):
         serve(setup, port=0, workers=2)
     assert len(stopped) == 2
+
+
+@pytest.mark.parametrize("reason", [WorkerDiedError, KeyboardInterrupt])
+def test_a_start_that_fails_does_not_wait_for_the_other_workers(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, reason: type[BaseException]
+) -> None:
+    """KeyboardInterrupt stands for Ctrl-C, which the main thread gets while it waits."""
+    killed, numbers = threading.Event(), iter(range(2))
+
+    def start(worker: Worker) -> None:
+        if next(numbers) == 0:
+            raise reason
+        assert killed.wait(60)
+
+    monkeypatch.setattr(Worker, "start", start)
+    monkeypatch.setattr(Worker, "kill", lambda _: killed.set())
+    with nullcontext() if reason is KeyboardInterrupt else pytest.raises(elmore.InputError):
+        serve(setup, port=0, workers=2)
+    assert killed.is_set()
 
 
 def test_the_address_that_is_listened_on_is_an_accepted_host(setup: Setup, monkeypatch) -> None:

@@ -5,7 +5,8 @@ import ipaddress
 import math
 import socket
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
 
 from elmore.errors import InputError, require
 from elmore.schema import at_least, check
@@ -51,14 +52,14 @@ def serve(
     listener = socket.create_server((host, port), family=family, backlog=1024)
     pool = [Worker(setup) for _ in range(workers)]
     try:
-        with ThreadPoolExecutor(workers) as threads:
-            loaded, *_ = threads.map(Worker.start, pool)
+        loaded = _start(pool)
         app = create_app(
             lambda metrics: Queue(pool, setup.limits, metrics),
             loaded,
             setup.limits,
             token=token,
             hosts=["localhost", "127.0.0.1", "[::1]", host] if is_loopback(host) else None,
+            on_start=lambda: on_ready(_address(listener)),  # uvicorn handles signals by then
         )
         config = uvicorn.Config(
             app,
@@ -70,7 +71,6 @@ def serve(
             timeout_graceful_shutdown=math.ceil(2 * setup.limits.time_limit),
         )
         gc.freeze()  # full garbage collections would delay all requests
-        on_ready(_address(listener))
         uvicorn.Server(config).run(sockets=[listener])
     except WorkerDiedError as error:
         message = "a worker ended while it loaded the models; is there enough memory?"
@@ -82,6 +82,22 @@ def serve(
         listener.close()
         for worker in pool:  # if another one could not be started, or the app failed
             worker.stop()
+
+
+def _start(pool: list[Worker]) -> dict[str, Any]:
+    """Start the workers side by side and return what each has loaded.
+
+    If one of them fails, or Ctrl-C is pressed, the others are ended, not waited for.
+    """
+    with ThreadPoolExecutor(len(pool)) as threads:
+        starts = [threads.submit(worker.start) for worker in pool]
+        try:
+            loaded, *_ = [start.result() for start in as_completed(starts)]
+            return loaded
+        except BaseException:
+            for worker in pool:
+                worker.kill()
+            raise
 
 
 def is_loopback(host: str) -> bool:

@@ -41,11 +41,12 @@ class Worker:
             WorkerDiedError: If the process ended, for example because there is too little memory.
         """
         context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self.process = context.Process(
+        connection, theirs = context.Pipe()
+        process = context.Process(
             target=_work, args=(theirs, self._setup), name="elmore-worker", daemon=True
         )
-        self.process.start()
+        process.start()
+        self.process, self._connection = process, connection
         theirs.close()
         loaded = self._receive(None)
         if isinstance(loaded, str):
@@ -76,6 +77,11 @@ class Worker:
             return self._connection.recv()
         except (EOFError, ConnectionError) as error:
             raise WorkerDiedError from error
+
+    def kill(self) -> None:
+        """End the process while another thread waits for it, which gets a `WorkerDiedError`."""
+        if self.process is not None:
+            self.process.kill()
 
     def stop(self) -> None:
         """End the process."""
