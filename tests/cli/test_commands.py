@@ -169,6 +169,11 @@ def test_embed_rejects_a_missing_text_file(run, folder: Path) -> None:
         (("embed", "t", "--output"), "requires an argument."),
         (("embed", "t", "-o", "v", "--layrs", "top"), "Did you mean "),
         (("emed",), "Unknown command "),
+        (("embed", "--outptu", "v", "t"), '"--outptu" for TEXT. There is no such option.'),
+        (("predict", "run", "-x", "Ada left"), '"-x" for FILE. There is no such option.'),
+        (("predict", "run", "Ada", "left"), "unexpected argument 'left'. Usage: elmore predict"),
+        (("predict", "run", " "), "expected a text or the name of a file, got an empty argument"),
+        (("predict", "run", "--format", "task", "Ada left"), "Ada left: no such file"),
     ],
 )
 def test_invalid_usage_is_a_one_line_error(run, args: tuple, message: str) -> None:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
-from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnusedCliTokensError
 
 import elmore
 from elmore.cli.convert import convert
@@ -113,13 +113,16 @@ def main() -> None:
 
 
 def _describe_usage_error(error: CycloptsError) -> str:
-    """Return one line; if a required argument is missing, with the usage of the command."""
-    if not isinstance(error, MissingArgumentError) or error.keyword or error.argument is None:
-        return " ".join(str(error).split())
+    """Return one line; with the usage of the command if arguments are missing or too many."""
     command = app
     for name in error.command_chain or ():
         command = command[name]
-    usage, option = str(command.usage), error.argument.name
+    usage = str(command.usage)
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        return f"unexpected argument {error.unused_tokens[0]!r}. {usage}"
+    if not isinstance(error, MissingArgumentError) or error.keyword or error.argument is None:
+        return " ".join(str(error).split())
+    option = error.argument.name
     missing = option if option in usage else option.removeprefix("--").upper()
     return f"{missing} is missing. {usage}"
 

@@ -9,10 +9,18 @@ from cyclopts import Parameter
 if TYPE_CHECKING:
     from elmore.embedder import Embedder
 
+
+def reject_options(_: Any, value: Path | str) -> None:
+    """Reject a misspelled option, which would be read as a file; - alone is standard input."""
+    if len(str(value)) > 1 and str(value).startswith("-") and len(str(value).split()) == 1:
+        raise ValueError("There is no such option.")
+
+
 Text = Annotated[
     Path,
     Parameter(
         allow_leading_hyphen=True,
+        validator=reject_options,
         help="UTF-8 text file, one sentence per line, optionally .gz, .xz, .bz2 or .zst; - for "
         "standard input.",
     ),

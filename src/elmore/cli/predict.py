@@ -9,7 +9,14 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from elmore.cli.options import Json, OwnTask, ReplaceInvalid, TaskPrecision, TrainedBiLM
+from elmore.cli.options import (
+    Json,
+    OwnTask,
+    ReplaceInvalid,
+    TaskPrecision,
+    TrainedBiLM,
+    reject_options,
+)
 from elmore.errors import InputError
 
 _LABELED = {".conll", ".conllu", ".json", ".jsonl"}
@@ -20,7 +27,7 @@ _FILE_SUFFIXES = _LABELED | {".txt", ".tsv", ".csv", ".gz", ".xz", ".bz2", ".zst
 
 def predict(
     run: Path,
-    file: Annotated[str, Parameter(allow_leading_hyphen=True)] = "-",
+    file: Annotated[str, Parameter(allow_leading_hyphen=True, validator=reject_options)] = "-",
     *,
     file_format: Annotated[Literal["text", "task"], Parameter(name="--format")] = "text",
     tokenizer: Literal["moses", "whitespace", "spacy"] | None = None,
@@ -59,6 +66,8 @@ def predict(
     if file_format == "task" and tokenizer:
         raise InputError("--tokenizer is for --format text only")
     is_text = _is_text(file)  # before the model is loaded: raises if there is no such file
+    if file_format == "task" and is_text:
+        raise InputError(f"{file}: no such file")
     trained = load_task(run, task=task, device=device, bilm=model, precision=precision)
     labeled = not is_text and not _LABELED.isdisjoint(Path(file).suffixes)
     if file_format == "text" and labeled:
@@ -112,6 +121,8 @@ def _is_text(file: str) -> bool:
     Raises:
         InputError: If it is one word, or ends like the name of a file, but there is no such file.
     """
+    if not file.strip():
+        raise InputError("expected a text or the name of a file, got an empty argument")
     if file == "-" or os.path.exists(file):  # noqa: PTH110, long for a path
         return False
     if len(file.split()) < 2 or Path(file).suffix.lower() in _FILE_SUFFIXES:
