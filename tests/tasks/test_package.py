@@ -107,7 +107,7 @@ def test_packaged_tasks_are_installed_and_predict_as_before(
     predicted = run("predict", "tiny-test/ner", TEXT, "--device", "cpu")
     assert json.loads(predicted.out) == after
     result = run("predict", "tiny-test/ner-baseline", TEXT, "-m", folder / "tiny")
-    assert_rejected(result, "is a baseline, which has no biLM; expected no")
+    assert_rejected(result, "is a baseline, so it cannot use the biLM")
     described = run("info", "tiny-test/ner", "--json")
     assert json.loads(described.out)["hash"] == facts_of("tasks/ner")["hash"]
     assert "tiny-test/ner-baseline | ner" in run("info", "tiny-test/ner").out.replace("`", "")

@@ -126,7 +126,7 @@ def load(
         known = _frozen_vectors(folder, words.known, weights.pop(_FROZEN_VECTORS, None))
     index = WordIndex(words.new, known.words)
     if isinstance(bilm, PathLike | str) and config.elmo.place == "none":
-        raise InputError(f"{folder} is a baseline, which has no biLM; expected no {bilm}")
+        raise InputError(f"{folder} is a baseline, so it cannot use the biLM {bilm}")
     finetuned = str(folder / FOLDER) if config.elmo.finetune else None
     bilm = bilm or finetuned
     if config.elmo.place != "none" and not bilm and not _exists(config.elmo.model):

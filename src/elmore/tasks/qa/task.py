@@ -84,8 +84,9 @@ class Qa(Task[QaExample, QaBatch, Answer]):
     def parse_texts(self, texts: Sequence[str], tokenize: Tokenizer) -> QaExample:
         """Tokenize a question and a passage."""
         question, passage = map(tokenize_with_offsets, texts)
-        if not question.words or not passage.words:
-            raise InputError(f"expected a question and a passage, got {' '.join(texts)!r:.60}")
+        for name, text in zip(self.inputs, (question, passage), strict=True):
+            if not text.words:
+                raise InputError(f"expected a {name}, got {text.text!r:.60}")
         return QaExample(question, passage, [], [])
 
     def show(self, example: QaExample, prediction: Answer) -> str:
