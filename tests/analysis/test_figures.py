@@ -34,6 +34,8 @@ def test_figure1_has_scores_by_share(figures: list[Figure]) -> None:
         "snli-tiny-0": result(70, curve=[59, 60, 70]),
         "snli-baseline-1": result(60, curve=[60, 58]),
         "snli-tiny-1": result(60, curve=[60]),
+        "srl-baseline-0": result(70, curve=[69, 70]),  # all training data only: not in the figure
+        "srl-tiny-0": result(75, curve=[71, 75]),
     }
     scores, _, findings, _ = measure_figure1(PLAN, results)
     baseline, elmo = "SNLI (accuracy), baseline", "SNLI (accuracy), + ELMo"
@@ -46,7 +48,10 @@ def test_figure1_has_scores_by_share(figures: list[Figure]) -> None:
         "SNLI (accuracy): ELMo with 1% of the data is at least as good as the baseline with 10%: "
         "confirmed (54.00 and 50.00).",
         "SNLI (accuracy): the baseline has its best dev score after 1.5 epochs; ELMo exceeds it "
-        "after 3.0; in 1 of 2 seeds, ELMo does not exceed it (all training data, mean over seeds).",
+        "after 3.0; in 1 of 2 seeds, ELMo does not exceed it (all training data, mean over 2 "
+        "seeds).",
+        "EWT SRL (F1): the baseline has its best dev score after 2.0 epochs; ELMo exceeds it after "
+        "1.0 (all training data, one seed).",
     )
     [plot] = plot_figure1(PLAN, results)
     [figure] = figures

@@ -31,7 +31,8 @@ def measure_figure1(plan: Plan, results: Results) -> Result:
     findings = []
     for dataset in _datasets(plan):
         title = DATASETS[dataset].heading
-        for share in _shares(plan):
+        shares = _shares(plan) if _has_shares(plan, results, dataset) else ()
+        for share in shares:
             for bilm in (None, plan.bilm):
                 if scores := dev_scores(results, plan.runs(dataset, bilm, share=share)):
                     column = f"{title}, {'+ ELMo' if bilm else 'baseline'}"
@@ -72,12 +73,13 @@ def _compare_epochs(plan: Plan, results: Results, dataset: str) -> list[str]:
         sentence += f"; ELMo exceeds it after {statistics.mean(to_exceed):.1f}"
     if never:
         sentence += f"; in {never} of {len(to_best)} seeds, ELMo does not exceed it"
-    return [f"{sentence} (all training data, mean over seeds)."]
+    seeds = "one seed" if len(to_best) == 1 else f"mean over {len(to_best)} seeds"
+    return [f"{sentence} (all training data, {seeds})."]
 
 
 def plot_figure1(plan: Plan, results: Results) -> list[Plot]:
     """Plot the dev scores against the share of the training data."""
-    names = [name for name in _datasets(plan) if _points(plan, results, name, plan.bilm)]
+    names = [name for name in _datasets(plan) if _has_shares(plan, results, name)]
     if not names:
         return []
     figure = new_figure(4 * len(names), 3.4)
@@ -111,6 +113,17 @@ def _points(
     """Return share in percent, mean and standard deviation of each point."""
     scores = ((s, dev_scores(results, plan.runs(dataset, bilm, share=s))) for s in _shares(plan))
     return [(100 * share, *mean_and_spread(dev)) for share, dev in scores if dev]
+
+
+def _has_shares(plan: Plan, results: Results, dataset: str) -> bool:
+    """Return whether a run on a part of the training data has finished, not only those on all."""
+    return any(
+        run.name in results
+        for share in _shares(plan)
+        for bilm in (None, plan.bilm)
+        for run in plan.runs(dataset, bilm, share=share)
+        if share < 1
+    )
 
 
 def _datasets(plan: Plan) -> tuple[str, ...]:
