@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import elmore
+from elmore.checkpoint.locate import installed_tasks
 from elmore.checkpoint.packages import find_package
-from elmore.tasks.installed import installed_tasks
 from tests.packages import install
 
 ROOT = Path(__file__).parents[1]

@@ -14,10 +14,10 @@ from safetensors.torch import load_file, save_file
 import elmore
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
+from elmore.checkpoint.locate import installed_tasks
 from elmore.embedder import Embedder
 from elmore.server.setup import choose_tasks
 from elmore.tasks import package, read_task_config, train_task
-from elmore.tasks.installed import installed_tasks
 from elmore.tasks.package import package_tasks
 from tests.cli.conftest import assert_rejected
 from tests.packages import install

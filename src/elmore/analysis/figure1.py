@@ -116,13 +116,13 @@ def _points(
 
 
 def _has_shares(plan: Plan, results: Results, dataset: str) -> bool:
-    """Return whether a run on a part of the training data has finished, not only those on all."""
+    """Return whether any run on less than all training data has finished."""
     return any(
         run.name in results
         for share in _shares(plan)
+        if share < 1
         for bilm in (None, plan.bilm)
         for run in plan.runs(dataset, bilm, share=share)
-        if share < 1
     )
 
 

@@ -5,7 +5,6 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import entry_points
 from lzma import LZMAError
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ from elmore.checkpoint.directory import (
 )
 from elmore.checkpoint.hash import hash_weights, hash_words
 from elmore.checkpoint.hub import download, parse_id
-from elmore.checkpoint.locate import TASKS, package_folders
+from elmore.checkpoint.locate import TASK, installed_tasks
 from elmore.checkpoint.packages import INCLUDED, find_package, model_packages
 from elmore.errors import InputError
 from elmore.text.tokenize import Tokenization
@@ -37,7 +36,6 @@ _MODELS = (
     "HDF5 weights, a directory written by elmore, or a directory or archive that contains one of "
     "these"
 )
-_TASK = "task.json"  # in the folder of a trained task, which has no config.json
 _WEIGHTS = (".hdf5", ".h5")
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 _ARCHIVE_ERRORS = (
@@ -78,7 +76,8 @@ def find_model(model: Path | str | None) -> Path:
     Face Hub, unless it is cached.
 
     Raises:
-        InputError: If the package of that model is broken, or it can't be downloaded.
+        InputError: If the package of that model is broken, or it can't be downloaded, or the name
+            is that of an installed task.
     """
     if model is None:
         return INCLUDED.folder
@@ -88,24 +87,16 @@ def find_model(model: Path | str | None) -> Path:
     if path.exists() or path.name.endswith((*_WEIGHTS, *_ARCHIVES)):
         return path
     if hub_id := parse_id(model):
-        return _find_installed_task(hub_id.repo) or download(hub_id)
+        if hub_id.revision is None and any(task.name == hub_id.repo for task in installed_tasks()):
+            raise InputError(
+                f"{model} is an installed task, not a biLM; use it with `elmore predict` or "
+                "`elmore.tasks.load`"
+            )
+        return download(hub_id)
     if len(path.parts) != 1:
         return path
     package = find_package(path.name)
     return package.folder if package else path
-
-
-def _find_installed_task(name: str) -> Path | None:
-    """Return the folder of a trained task such as en/ner, whose name looks like an id on the Hub.
-
-    Loading it as a biLM fails with an error that says what it is.
-    """
-    bilm, _, task = name.partition("/")
-    for point in entry_points(group=TASKS, name=bilm):
-        for folder in package_folders(point.value)[0]:
-            if (folder / task / _TASK).is_file():
-                return folder / task
-    return None
 
 
 def model_name(model: Path | str | None) -> str:
@@ -248,7 +239,7 @@ def _find_weights(path: Path) -> Path:
         if models:
             names = ", ".join(str(model.relative_to(path)) for model in models[:5])
             raise InputError(f"{path} contains several models ({names}); pass the path of one")
-    if (path / _TASK).is_file():
+    if (path / TASK).is_file():
         raise InputError(
             f"{path} is a trained task, not a biLM; use it with `elmore predict` or "
             "`elmore.tasks.load`"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from elmore.cli.options import Json, Vocab
 
 if TYPE_CHECKING:
-    from elmore.tasks.installed import InstalledTask
+    from elmore.checkpoint.locate import InstalledTask
 
 
 def info(
@@ -58,8 +58,8 @@ def _describe_installation() -> dict[str, Any]:
     import torch
 
     import elmore
+    from elmore.checkpoint.locate import installed_tasks
     from elmore.checkpoint.packages import model_packages
-    from elmore.tasks.installed import installed_tasks
 
     tasks = [task.name for task in installed_tasks()]
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
@@ -95,14 +95,14 @@ def _describe_model(model: Path, options: Path | None, vocab: Path | None) -> di
 
 
 def _find_task(name: str) -> "InstalledTask | None":
-    from elmore.tasks.installed import installed_tasks
+    from elmore.checkpoint.locate import installed_tasks
 
     return next((task for task in installed_tasks() if task.name == name), None)
 
 
 def _describe_task(task: "InstalledTask") -> dict[str, Any]:
+    from elmore.checkpoint.locate import TASK
     from elmore.schema import read_json
-    from elmore.tasks.installed import TASK
 
     facts = read_json(task.folder / TASK, "a trained task")
     names = ("scores", "train_examples", "epochs", "parameters", "bilm", "hash")

@@ -143,7 +143,7 @@ def choose_tasks(values: Iterable[str], models: Mapping[str, str]) -> dict[str, 
 
     Those are the tasks of packages whose biLM is one of the models.
     """
-    from elmore.tasks.installed import installed_tasks
+    from elmore.checkpoint.locate import installed_tasks
 
     installed = [task.name for task in installed_tasks()]
     if values := list(values):

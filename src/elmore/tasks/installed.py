@@ -1,39 +1,9 @@
-"""Trained tasks in installed packages: `en/ner` is the task `ner` for the biLM `en`.
+"""Find trained tasks, by path or by the name of an installed one."""
 
-A package declares an entry point in the group `elmore.tasks`. The name of the entry point is that
-of the biLM; its value is a Python package whose folders are trained tasks.
-"""
-
-from importlib.metadata import entry_points
 from pathlib import Path
-from typing import NamedTuple
 
-from elmore.checkpoint.locate import TASKS, package_folders
+from elmore.checkpoint.locate import installed_tasks
 from elmore.errors import InputError
-
-TASK = "task.json"
-"""The file of a trained task that is written last."""
-
-
-class InstalledTask(NamedTuple):
-    """A trained task, and the distribution that provides it."""
-
-    name: str
-    """Name of the biLM, a slash, and the name of the task."""
-
-    folder: Path
-    distribution: str
-
-
-def installed_tasks() -> list[InstalledTask]:
-    """Return the trained tasks of all packages by name; a broken package has none."""
-    return sorted(
-        InstalledTask(f"{point.name}/{file.parent.name}", file.parent, point.dist.name)
-        for point in entry_points(group=TASKS)
-        if point.dist is not None
-        for folder in package_folders(point.value)[0]
-        for file in folder.glob(f"*/{TASK}")
-    )
 
 
 def find_task(task: Path | str) -> Path:

@@ -17,12 +17,12 @@ from typing import NamedTuple
 import elmore
 from elmore.atomic import atomic_folder, lock, refuse_existing
 from elmore.checkpoint.directory import Dtype, read_config
-from elmore.checkpoint.locate import TASKS
+from elmore.checkpoint.locate import TASK, TASKS
 from elmore.checkpoint.packages import model_packages
 from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.schema import read_json, write_json
-from elmore.tasks.installed import TASK, find_task
+from elmore.tasks.installed import find_task
 from elmore.tasks.saved import load, read_bilm_hash, save_model
 from elmore.tasks.shared_vectors import SharedVectors
 from elmore.tasks.trained import TrainedTask, assemble

@@ -26,6 +26,7 @@ from elmore.checkpoint.directory import (
     save_tensors,
 )
 from elmore.checkpoint.hash import hash_json, hash_weights
+from elmore.checkpoint.locate import TASK
 from elmore.checkpoint.pretrained import find_model
 from elmore.device import find_device
 from elmore.embedder import Embedder, Precision
@@ -36,7 +37,7 @@ from elmore.tasks import get_task
 from elmore.tasks.config import ElmoConfig
 from elmore.tasks.domain import FOLDER
 from elmore.tasks.encoder import Encoder
-from elmore.tasks.installed import TASK, find_task
+from elmore.tasks.installed import find_task
 from elmore.tasks.shared_vectors import read_shared_vectors
 from elmore.tasks.task import Labels, Task
 from elmore.tasks.trained import TrainedTask, assemble

@@ -16,6 +16,7 @@ import torch
 
 import elmore
 from elmore.atomic import lock
+from elmore.checkpoint.locate import TASK
 from elmore.device import find_device
 from elmore.errors import InputError
 from elmore.mix import ScalarMix
@@ -27,7 +28,6 @@ from elmore.tasks.config import ElmoConfig, TaskConfig, WordsConfig
 from elmore.tasks.domain import FOLDER, domain_text, finetune_bilm
 from elmore.tasks.files import Examples, TaskFiles, check_path, read_examples
 from elmore.tasks.fit import Fit
-from elmore.tasks.installed import TASK
 from elmore.tasks.labels import check_classes, check_labels
 from elmore.tasks.layers import LayerCache
 from elmore.tasks.saved import WEIGHTS, WORDS, load_bilm, save_model

@@ -38,7 +38,7 @@ class Resources:
     """What is trained in one call, and what it may use."""
 
     datasets: frozenset[str] | None = None
-    """Datasets whose missing runs are trained; by default all. Finished runs of others count."""
+    """Datasets whose missing runs are trained; by default all. Tables still have the others."""
 
     vectors: Path | None = None
     """File of word vectors."""
@@ -102,7 +102,7 @@ def train_missing(
             run, test=run.test or same.test, disturbed=run.disturbed or same.disturbed
         )
     datasets = {run.dataset for run in wanted.values()}
-    selected = resources.datasets or datasets
+    selected = datasets if resources.datasets is None else resources.datasets
     files, problems = _find_files(datasets, selected, data, show)
     records = Records(output / RUNS, plan, files, data, resources.vectors)
     trained = Trained({}, problems)
