@@ -115,8 +115,8 @@ def test_every_task_shows_its_prediction(new_page: NewPage, task: str, result: s
     settled(page)
 
 
-def test_semantic_roles_are_predicted_for_the_text_as_it_was_typed(new_page: NewPage) -> None:
-    """The tokens of the model ("don", "'t") are not those of the task ("do", "n't")."""
+def test_semantic_roles_of_a_negated_verb(new_page: NewPage) -> None:
+    """The page has the tokens of the model, "don" and "'t"; the task needs "do" and "n't"."""
     page = new_page("#tasks?task=srl")
     settled(page)
     page.get_by_role("textbox", name="Sentence").fill("They don't know [it], he said.")
@@ -124,7 +124,7 @@ def test_semantic_roles_are_predicted_for_the_text_as_it_was_typed(new_page: New
     settled(page)
     with page.expect_request("**/v1/tasks/*") as request:
         page.get_by_role("button", name="know", exact=True).click()
-    assert request.value.post_data_json == {"inputs": ["They don't [know] |it|, he said."]}
+    assert request.value.post_data_json == {"inputs": ["They don 't [know] | it | , he said ."]}
     settled(page)
     assert "n't" in page.locator(".roles").inner_text()
 

@@ -1,5 +1,6 @@
 """`elmore serve` as a process. Oracles: signals and exit codes; `Embedder` outside the server."""
 
+import multiprocessing
 import os
 import signal
 import socket
@@ -9,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -150,7 +150,6 @@ def test_workers_are_stopped_if_one_cannot_be_started(setup: Setup, monkeypatch)
 def test_a_start_that_fails_does_not_wait_for_the_other_workers(
     setup: Setup, monkeypatch: pytest.MonkeyPatch, reason: type[BaseException]
 ) -> None:
-    """KeyboardInterrupt stands for Ctrl-C, which the main thread gets while it waits."""
     killed, numbers = threading.Event(), iter(range(2))
 
     def start(worker: Worker) -> None:
@@ -160,9 +159,42 @@ def test_a_start_that_fails_does_not_wait_for_the_other_workers(
 
     monkeypatch.setattr(Worker, "start", start)
     monkeypatch.setattr(Worker, "kill", lambda _: killed.set())
-    with nullcontext() if reason is KeyboardInterrupt else pytest.raises(elmore.InputError):
+    with pytest.raises((elmore.InputError, KeyboardInterrupt)):
         serve(setup, port=0, workers=2)
     assert killed.is_set()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_ctrl_c_ends_a_server_that_is_loading(folder: Path, tmp_path: Path) -> None:
+    """The corpus is a pipe that nobody writes to, so loading never ends."""
+    os.mkfifo(tmp_path / "corpus.txt")
+    command = [sys.executable, "-m", "elmore", "serve", "--port", "0", "--device", "cpu"]
+    command += ["-m", f"{folder}/tiny", "--corpus", f"{tmp_path}/corpus.txt"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "loading tiny\n"
+        time.sleep(1)  # the worker has started by now, but the test does not depend on it
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, errors) == (130, "elmore: interrupted\n")
+
+
+def test_signals_are_handled_when_the_address_is_announced(setup: Setup) -> None:
+    serve(
+        replace(setup, tasks={}), port=0, on_ready=lambda _: os.kill(os.getpid(), signal.SIGINT)
+    )  # returns
+
+
+def test_a_server_that_cannot_announce_its_address_ends(setup: Setup) -> None:
+    def announce(_: str) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        serve(replace(setup, tasks={}), port=0, on_ready=announce)
+    assert not multiprocessing.active_children()
 
 
 def test_the_address_that_is_listened_on_is_an_accepted_host(setup: Setup, monkeypatch) -> None:

@@ -69,6 +69,8 @@ def test_probabilities_of_tags_equal_enumeration(crf: CRF, scores: torch.Tensor)
         )
         assert probability == pytest.approx(matching / sum(weight.values()), rel=1e-4)
     assert crf.probabilities(scores, MASK, []) == []
+    [undefined] = crf.probabilities(scores * math.nan, MASK, [(0, 0, [1])])
+    assert math.isnan(undefined)
 
 
 def test_probabilities_in_a_long_sentence_are_the_gradient_of_the_partition(crf: CRF) -> None:

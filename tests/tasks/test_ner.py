@@ -859,7 +859,7 @@ def test_errors_for_arguments_of_the_wrong_type_say_what_is_expected(
         trained.parse(["Ada left."])
     with pytest.raises(TypeError, match="example 0 is int; expected a string"):
         trained([5])
-    with pytest.raises(InputError, match="input 0: expected the key text, got none"):
+    with pytest.raises(InputError, match="input 0: expected the key text, got no keys"):
         trained([{}])
     with pytest.raises(TypeError, match="example 0 has 2 texts; ner expects 1: text"):
         trained.predict([("Ada left.", "London.")])

@@ -213,8 +213,8 @@ def test_predict_command(file: Path, tmp_path: Path, run: Any) -> None:
     assert qa([by_name, ("Where was she born?", ADA)]) == [second] * 2
     for wrong, message in (
         ({"question": "Where?", "context": ADA}, "question and passage, got question, context"),
-        ({}, "question and passage, got none"),
-        ({"question": "Where?", "passage": 3}, "expected a text as passage, got int"),
+        ({}, "question and passage, got no keys"),
+        ({"question": "Where?", "passage": 3}, "expected a passage, got 3"),
     ):
         with pytest.raises(InputError, match=message):
             qa(wrong)

@@ -24,6 +24,7 @@ def test_raw_and_tokenized_text_give_the_same_tokens(raw: str, tokenized: str) -
     expected = [unescape(token) for token in tokenized.split()]
     assert treebank_tokens(raw, MOSES) == expected
     assert treebank_tokens(tokenized, MOSES) == expected
+    assert treebank_tokens(" ".join(MOSES(raw)), MOSES) == expected
 
 
 def test_whitespace_tokens_are_kept() -> None:

@@ -67,7 +67,6 @@ def create_app(
     *,
     token: str | None = None,
     hosts: list[str] | None = None,
-    on_start: Callable[[], None] = lambda: None,
 ) -> FastAPI:
     """Return the app.
 
@@ -77,7 +76,6 @@ def create_app(
         limits: Limits of a request.
         token: The bearer token of the API, if it has one.
         hosts: Accepted values of the Host header; by default all.
-        on_start: Called once the app can answer requests.
     """
     metrics = Metrics()
     queue = queue_of(metrics)
@@ -87,7 +85,6 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await queue.start()
-        on_start()
         yield
         await queue.stop()
 

@@ -2,7 +2,6 @@
 
 import gc
 import ipaddress
-import math
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -38,12 +37,11 @@ def serve(
         OSError: If the port is taken.
         MissingExtraError: If the packages of the extra `serve` are not installed.
     """
-    uvicorn = require("uvicorn", extra="serve")
-    for module in ("fastapi", "orjson", "prometheus_client"):
+    for module in ("uvicorn", "fastapi", "orjson", "prometheus_client"):
         require(module, extra="serve")
     from elmore.server.app import create_app
     from elmore.server.batching import Queue
-    from elmore.server.connections import limited_protocol
+    from elmore.server.connections import HttpServer
 
     check("workers", workers, at_least(1))
     if not 0 <= port <= 65535:
@@ -59,24 +57,12 @@ def serve(
             setup.limits,
             token=token,
             hosts=["localhost", "127.0.0.1", "[::1]", host] if is_loopback(host) else None,
-            on_start=lambda: on_ready(_address(listener)),  # uvicorn handles signals by then
-        )
-        config = uvicorn.Config(
-            app,
-            http=limited_protocol(setup.limits),
-            ws="none",
-            log_level="warning",
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=math.ceil(2 * setup.limits.time_limit),
         )
         gc.freeze()  # full garbage collections would delay all requests
-        uvicorn.Server(config).run(sockets=[listener])
+        HttpServer(app, setup.limits, lambda: on_ready(_address(listener))).run([listener])
     except WorkerDiedError as error:
         message = "a worker ended while it loaded the models; is there enough memory?"
         raise InputError(message) from error
-    except KeyboardInterrupt:
-        pass  # uvicorn raises the signal again once it has shut down
     finally:
         gc.unfreeze()
         listener.close()
@@ -90,8 +76,8 @@ def _start(pool: list[Worker]) -> dict[str, Any]:
     If one of them fails, or Ctrl-C is pressed, the others are ended, not waited for.
     """
     with ThreadPoolExecutor(len(pool)) as threads:
-        starts = [threads.submit(worker.start) for worker in pool]
         try:
+            starts = [threads.submit(worker.start) for worker in pool]
             loaded, *_ = [start.result() for start in as_completed(starts)]
             return loaded
         except BaseException:

@@ -32,6 +32,7 @@ class Worker:
         self._setup = setup
         self._connection: Connection | None = None
         self.process: Any = None
+        self._killed = False
 
     def start(self) -> dict[str, Any]:
         """Start the process and wait until it is ready; return what it has loaded.
@@ -47,6 +48,8 @@ class Worker:
         )
         process.start()
         self.process, self._connection = process, connection
+        if self._killed:
+            process.kill()
         theirs.close()
         loaded = self._receive(None)
         if isinstance(loaded, str):
@@ -79,7 +82,8 @@ class Worker:
             raise WorkerDiedError from error
 
     def kill(self) -> None:
-        """End the process while another thread waits for it, which gets a `WorkerDiedError`."""
+        """End the process for good. A thread waiting in `start` gets a `WorkerDiedError`."""
+        self._killed = True
         if self.process is not None:
             self.process.kill()
 

@@ -70,6 +70,8 @@ class TrainedTask(NamedTuple):
             InputError: If a text does not have this format.
         """
         if isinstance(inputs, str | Mapping) or _is_named_tuple(inputs):
+            if more and not isinstance(inputs, str):
+                raise TypeError(f"expected texts, got {type(inputs).__name__} and other arguments")
             example = self._example((inputs, *more) if more else inputs)
             [prediction] = self.predict([example])
             return self.task.as_json(example, prediction, self.config)
@@ -266,12 +268,12 @@ class TrainedTask(NamedTuple):
 
 def _texts_by_name(item: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]:
     if set(item) != set(names):
-        given = ", ".join(map(str, item)) or "none"
+        given = ", ".join(map(str, item)) or "no keys"
         keys = "keys" if len(names) > 1 else "key"
         raise InputError(f"expected the {keys} {' and '.join(names)}, got {given:.80}")
     for name, text in item.items():
-        if not isinstance(text, str):
-            raise InputError(f"expected a text as {name}, got {type(text).__name__}")
+        if not isinstance(text, str) or not text.strip():
+            raise InputError(f"expected a {name}, got {text!r:.60}")
     return tuple(item[name] for name in names)
 
 

@@ -5,6 +5,7 @@ tokens for the same words:
 
 He doesn't sing.       raw text        He does n't sing .
 He does n't sing .     treebank text   He does n't sing .
+He doesn 't sing .     Moses tokens    He does n't sing .
 """
 
 import re
@@ -12,7 +13,7 @@ import re
 from elmore.text.tokenize import Tokenizer
 
 _CLITIC = r"n't|'(?:s|m|d|re|ve|ll)"
-_BEFORE_CLITIC = re.compile(rf"(?<=\w) (?=(?:{_CLITIC})(?!\S))", re.IGNORECASE)
+_BEFORE_CLITIC = re.compile(rf"(?<=\w) (?=(?:{_CLITIC})(?!\S))|(?<=n) (?='t(?!\S))", re.IGNORECASE)
 _WITH_CLITIC = re.compile(rf"(\S*\w)({_CLITIC})", re.IGNORECASE)
 _ESCAPES = {
     "-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}",

@@ -95,9 +95,10 @@ function form(kind, loaded, model, remember, values) {
       hint: t("verb"),
       model: () => model().name,
       onchange({ tokens, position }) {
-        const { text } = picker.value;
-        remember({ text, i: position });
-        return position === null ? result.clear() : predict(inBrackets(text, tokens, position));
+        remember({ text: picker.value.text, i: position });
+        if (position === null) return result.clear();
+        const words = tokens.map((token, n) => (n === position ? `[${token}]` : token.replace(/[[\]]/g, "|")));
+        return predict(words.join(" "));
       },
     });
     const use = ({ text, i }) => picker.set(text, Number(i));
@@ -134,21 +135,6 @@ function form(kind, loaded, model, remember, values) {
     ),
     result.node,
   ];
-}
-
-/**
- * The text with a token in brackets, which become bars elsewhere. The rest stays as it is, because
- * the task may have other tokens than the model: "do", "n't" instead of "don", "'t".
- */
-function inBrackets(input, tokens, position) {
-  const text = input.normalize("NFC"); // as the tokens are
-  let [start, end] = [0, 0];
-  for (const token of tokens.slice(0, position + 1)) {
-    start = text.indexOf(token, end);
-    end = start + token.length;
-  }
-  const plain = (part) => part.replace(/[[\]]/g, "|");
-  return `${plain(text.slice(0, start))}[${plain(text.slice(start, end))}]${plain(text.slice(end))}`;
 }
 
 function heading(task, all) {

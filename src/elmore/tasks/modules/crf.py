@@ -3,7 +3,6 @@
 B sentences, T words, K tags.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -85,15 +84,17 @@ class CRF(nn.Module):
         Args:
             scores: Tag scores of each word.
             mask: Which words are not padding.
-            tags: The row of a sentence, the position of the first word, and the tags.
+            tags: The row of a sentence, the position of the first word, and one or more tags.
         """
+        if not tags:
+            return []
         # In double precision: the sums over a long sentence are large, their differences small.
         scores = scores.double()
         transitions = Transitions(*(x.double() for x in self.transitions()))
         before = torch.stack(forward_scores(scores, mask, transitions), dim=1)
         after = torch.stack(backward_scores(scores, mask, transitions), dim=1)
         total = (before[:, -1] + transitions.last).logsumexp(dim=1)
-        # One transfer from a GPU for all spans.
+        # A few transfers from a GPU, however many spans there are.
         scores, before, after, total, follow = (
             x.cpu() for x in (scores, before, after, total, transitions.follow)
         )
@@ -104,7 +105,7 @@ class CRF(nn.Module):
             steps = follow[path[:-1], path[1:]].sum()
             ends = before[row, start, path[0]] + after[row, last, path[-1]]
             log_p.append(ends + inner + steps - total[row])
-        return [min(1.0, math.exp(p)) for p in log_p]
+        return torch.stack(log_p).exp().clamp(max=1).tolist()
 
 
 def path_score(
@@ -131,9 +132,9 @@ def log_partition(
 def forward_scores(
     scores: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], transitions: Transitions
 ) -> list[Float[Tensor, "B K"]]:
-    """Return, for each word and tag, the log-sum over the tags before it (forward algorithm).
+    """Return, for each word and tag, the log of the sum over all tag sequences that end there.
 
-    The scores at padding are those of the last word.
+    This is the forward algorithm. At padding, the values of the last word are repeated.
     """
     total = [transitions.first + scores[:, 0]]
     for t in range(1, scores.shape[1]):
@@ -145,7 +146,10 @@ def forward_scores(
 def backward_scores(
     scores: Float[Tensor, "B T K"], mask: Bool[Tensor, "B T"], transitions: Transitions
 ) -> list[Float[Tensor, "B K"]]:
-    """Return, for each word and tag, the log-sum over the tags after it (backward algorithm)."""
+    """Return, for each word and tag, the log of the sum over all continuations after the word.
+
+    This is the backward algorithm. The score of the word itself is not included.
+    """
     total = [transitions.last.expand(len(scores), -1)]
     for t in range(scores.shape[1] - 1, 0, -1):
         step = (transitions.follow + (scores[:, t] + total[-1])[:, None]).logsumexp(dim=2)

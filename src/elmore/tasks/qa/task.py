@@ -122,5 +122,5 @@ def _parse_line(line: str) -> tuple[str, str]:
         raise InputError(f"{expected}; got {line!r:.60} ({error})") from error
     question, passage = item.get("question"), item.get("passage", item.get("context"))
     if not isinstance(question, str) or not isinstance(passage, str):
-        raise InputError(f"{expected}, both texts; got {line!r:.60}")
+        raise InputError(f"{expected}, both strings; got {line!r:.60}")
     return question, passage
