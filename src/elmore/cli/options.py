@@ -1,5 +1,7 @@
 """Options that several commands share."""
 
+import os
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def reject_options(_: Any, value: Path | str) -> None:
-    """Reject a misspelled option, which would be read as a file; - alone is standard input."""
-    if len(str(value)) > 1 and str(value).startswith("-") and len(str(value).split()) == 1:
-        raise ValueError("There is no such option.")
+    """Reject arguments that look like options, which would otherwise be read as file names."""
+    if re.match(r"--?\w[\w-]*(=|$)", str(value)) and not os.path.exists(value):  # noqa: PTH110, a text
+        raise ValueError("There is no such option; for a file of this name, put ./ before it.")
 
 
 Text = Annotated[
