@@ -64,6 +64,24 @@ def test_figure1_has_scores_by_share(figures: list[Figure]) -> None:
     ElementTree.fromstring(plot.svg)
 
 
+@pytest.mark.parametrize(
+    ("with_few", "verdict"),
+    [
+        (40, "confirmed (54.00 and 51.00)"),
+        (50, "not tested, because more data hardly help the baseline here (50.00 with 1%, 51.00"),
+    ],
+)
+def test_figure1_needs_a_baseline_that_learns(with_few: float, verdict: str) -> None:
+    results = {
+        "snli-baseline-share_0.01-0": result(with_few),
+        "snli-baseline-share_0.1-0": result(50),
+        "snli-baseline-share_0.1-1": result(52),
+        "snli-tiny-share_0.01-0": result(54),
+    }
+    [sentence] = measure_figure1(PLAN, results).findings
+    assert f"as good as the baseline with 10%: {verdict}" in sentence
+
+
 def test_figure1_has_at_least_six_points_from_a_thousandth_to_all() -> None:
     assert len(SHARES) >= 6
     assert min(SHARES) == 0.001
