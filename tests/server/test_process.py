@@ -85,12 +85,16 @@ def test_a_killed_worker_is_replaced_and_shutdown_finishes_what_was_accepted(
     assert not Path(f"/proc/{worker}").exists()
 
 
-def worker_of(process: subprocess.Popen) -> int:
-    """Return the child that is not multiprocessing's resource tracker."""
+def workers_of(process: subprocess.Popen) -> list[int]:
+    """Return the children, without multiprocessing's resource tracker."""
     tasks = Path(f"/proc/{process.pid}/task").glob("*/children")  # of each thread
     children = [pid for file in tasks for pid in file.read_text().split()]
     commands = {int(pid): Path(f"/proc/{pid}/cmdline").read_text() for pid in children}
-    [worker] = [pid for pid, command in commands.items() if "spawn_main" in command]
+    return [pid for pid, command in commands.items() if "spawn_main" in command]
+
+
+def worker_of(process: subprocess.Popen) -> int:
+    [worker] = workers_of(process)
     return worker
 
 
@@ -164,21 +168,23 @@ def test_a_start_that_fails_does_not_wait_for_the_other_workers(
     assert killed.is_set()
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 def test_ctrl_c_ends_a_server_that_is_loading(folder: Path, tmp_path: Path) -> None:
     """The corpus is a pipe that nobody writes to, so loading never ends."""
     os.mkfifo(tmp_path / "corpus.txt")
     command = [sys.executable, "-m", "elmore", "serve", "--port", "0", "--device", "cpu"]
     command += ["-m", f"{folder}/tiny", "--corpus", f"{tmp_path}/corpus.txt"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stderr is not None
-        assert process.stderr.readline() == "loading tiny\n"
-        time.sleep(1)  # the worker has started by now, but the test does not depend on it
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-    finally:
-        process.kill()
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            assert process.stderr.readline() == "loading tiny\n"
+            deadline = time.monotonic() + 60
+            while not workers_of(process) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (process.returncode, errors) == (130, "elmore: interrupted\n")
 
 

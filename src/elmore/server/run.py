@@ -5,12 +5,14 @@ import ipaddress
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
 from typing import Any
 
 from elmore.errors import InputError, require
 from elmore.schema import at_least, check
 from elmore.server.setup import Setup
 from elmore.server.worker import Worker, WorkerDiedError
+from elmore.signals import interruption
 
 
 def serve(
@@ -37,53 +39,63 @@ def serve(
         OSError: If the port is taken.
         MissingExtraError: If the packages of the extra `serve` are not installed.
     """
-    for module in ("uvicorn", "fastapi", "orjson", "prometheus_client"):
-        require(module, extra="serve")
-    from elmore.server.app import create_app
-    from elmore.server.batching import Queue
-    from elmore.server.connections import HttpServer
-
     check("workers", workers, at_least(1))
     if not 0 <= port <= 65535:
         raise InputError(f"port must be from 0 to 65535, got {port}")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family, backlog=1024)
     pool = [Worker(setup) for _ in range(workers)]
-    try:
-        loaded = _start(pool)
-        app = create_app(
-            lambda metrics: Queue(pool, setup.limits, metrics),
-            loaded,
-            setup.limits,
-            token=token,
-            hosts=["localhost", "127.0.0.1", "[::1]", host] if is_loopback(host) else None,
-        )
+    with ExitStack() as stack:
+        for worker in pool:
+            stack.callback(worker.stop)
+        # While modules and models are loaded, an exception in a signal handler could get lost.
+        with interruption(lambda: _kill(pool)) as interrupted:
+            for module in ("uvicorn", "fastapi", "orjson", "prometheus_client"):
+                require(module, extra="serve")
+            from elmore.server.app import create_app
+            from elmore.server.batching import Queue
+            from elmore.server.connections import HttpServer
+
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            listener = socket.create_server((host, port), family=family, backlog=1024)
+            stack.callback(listener.close)
+            try:
+                loaded = _start(pool)
+            except WorkerDiedError as error:
+                if interrupted():
+                    raise KeyboardInterrupt from None
+                message = "a worker ended while it loaded the models; is there enough memory?"
+                raise InputError(message) from error
+            app = create_app(
+                lambda metrics: Queue(pool, setup.limits, metrics),
+                loaded,
+                setup.limits,
+                token=token,
+                hosts=["localhost", "127.0.0.1", "[::1]", host] if is_loopback(host) else None,
+            )
+        if interrupted():
+            raise KeyboardInterrupt
         gc.freeze()  # full garbage collections would delay all requests
+        stack.callback(gc.unfreeze)
         HttpServer(app, setup.limits, lambda: on_ready(_address(listener))).run([listener])
-    except WorkerDiedError as error:
-        message = "a worker ended while it loaded the models; is there enough memory?"
-        raise InputError(message) from error
-    finally:
-        gc.unfreeze()
-        listener.close()
-        for worker in pool:  # if another one could not be started, or the app failed
-            worker.stop()
 
 
 def _start(pool: list[Worker]) -> dict[str, Any]:
     """Start the workers side by side and return what each has loaded.
 
-    If one of them fails, or Ctrl-C is pressed, the others are ended, not waited for.
+    If one of them fails, the others are ended, not waited for.
     """
     with ThreadPoolExecutor(len(pool)) as threads:
+        starts = [threads.submit(worker.start) for worker in pool]
         try:
-            starts = [threads.submit(worker.start) for worker in pool]
             loaded, *_ = [start.result() for start in as_completed(starts)]
-            return loaded
         except BaseException:
-            for worker in pool:
-                worker.kill()
+            _kill(pool)
             raise
+        return loaded
+
+
+def _kill(pool: list[Worker]) -> None:
+    for worker in pool:
+        worker.kill()
 
 
 def is_loopback(host: str) -> bool:

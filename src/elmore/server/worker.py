@@ -41,6 +41,8 @@ class Worker:
             InputError: If a model, a task or a corpus cannot be loaded.
             WorkerDiedError: If the process ended, for example because there is too little memory.
         """
+        if self._killed:
+            raise WorkerDiedError
         context = multiprocessing.get_context("spawn")
         connection, theirs = context.Pipe()
         process = context.Process(
