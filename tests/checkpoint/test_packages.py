@@ -85,7 +85,7 @@ def test_installed_task_is_no_model(site: Path, monkeypatch: pytest.MonkeyPatch)
         return Path("hub")
 
     monkeypatch.setattr("elmore.checkpoint.pretrained.download", download)
-    with pytest.raises(elmore.InputError, match=r"^en/ner is an installed task, not a biLM"):
+    with pytest.raises(elmore.InputError, match=r"^en/ner is a trained task, not a biLM"):
         elmore.load("en/ner")
     assert asked == []
     assert find_model("en/srl") == find_model("en/ner@main") == Path("hub")

@@ -88,10 +88,7 @@ def find_model(model: Path | str | None) -> Path:
         return path
     if hub_id := parse_id(model):
         if hub_id.revision is None and any(task.name == hub_id.repo for task in installed_tasks()):
-            raise InputError(
-                f"{model} is an installed task, not a biLM; use it with `elmore predict` or "
-                "`elmore.tasks.load`"
-            )
+            raise _is_a_task(model)
         return download(hub_id)
     if len(path.parts) != 1:
         return path
@@ -240,15 +237,19 @@ def _find_weights(path: Path) -> Path:
             names = ", ".join(str(model.relative_to(path)) for model in models[:5])
             raise InputError(f"{path} contains several models ({names}); pass the path of one")
     if (path / TASK).is_file():
-        raise InputError(
-            f"{path} is a trained task, not a biLM; use it with `elmore predict` or "
-            "`elmore.tasks.load`"
-        )
+        raise _is_a_task(path)
     if any(path.glob("*.th")) or any(path.glob("*/*.th")):
         raise _trained_by_allennlp(path)
     raise InputError(
         f"{path} contains no model; expected {CONFIG} with model.safetensors, or HDF5 weights with "
         "options.json"
+    )
+
+
+def _is_a_task(model: Path | str) -> InputError:
+    return InputError(
+        f"{model} is a trained task, not a biLM; use it with `elmore predict` or "
+        "`elmore.tasks.load`"
     )
 
 

@@ -97,8 +97,8 @@ class Client:
         Args:
             task: Its name, such as `en/ner`.
             inputs: Texts; for a task with several, dicts such as `{"question": "Where did Ada
-                live?", "passage": "Ada lived in London."}`. The prediction for an invalid input is
-                a dict with the key `error`.
+                live?", "passage": "Ada lived in London."}`. An invalid input gives a dict with the
+                key `error`.
         """
         _require_list(inputs)
         return self._call(f"/v1/tasks/{quote(task, safe='')}", {"inputs": [*inputs]})["predictions"]

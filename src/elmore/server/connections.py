@@ -1,13 +1,7 @@
-"""The HTTP server, and its connections: how many there may be, and how long each may take."""
+"""Connections: how many there may be, and how long a client may keep one busy."""
 
 import asyncio
-import math
-from collections.abc import Callable
-from contextlib import suppress
-from socket import socket
 
-import uvicorn
-from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from elmore.server.limits import CROWDED
@@ -66,37 +60,3 @@ def limited_protocol(limits: Limits) -> type[asyncio.Protocol]:
                 self._timer = None
 
     return LimitedProtocol
-
-
-class HttpServer(uvicorn.Server):
-    """Serves an app until SIGINT or SIGTERM, then finishes accepted requests.
-
-    Args:
-        app: What to serve.
-        limits: Limits of connections.
-        on_ready: Called once the server accepts requests and handles signals.
-    """
-
-    def __init__(self, app: FastAPI, limits: Limits, on_ready: Callable[[], None]) -> None:
-        config = uvicorn.Config(
-            app,
-            http=limited_protocol(limits),
-            ws="none",
-            log_level="warning",
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=math.ceil(2 * limits.time_limit),
-        )
-        super().__init__(config)
-        self._on_ready = on_ready
-
-    async def startup(self, sockets: list[socket] | None = None) -> None:
-        """Start to accept requests, and report it."""
-        await super().startup(sockets)
-        if self.started:
-            self._on_ready()
-
-    def run(self, sockets: list[socket] | None = None) -> None:
-        """Serve until a signal is received."""
-        with suppress(KeyboardInterrupt):  # raised for SIGINT once the server has shut down
-            super().run(sockets)

@@ -52,7 +52,7 @@ def serve(
                 require(module, extra="serve")
             from elmore.server.app import create_app
             from elmore.server.batching import Queue
-            from elmore.server.connections import HttpServer
+            from elmore.server.http_server import HttpServer
 
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             listener = socket.create_server((host, port), family=family, backlog=1024)

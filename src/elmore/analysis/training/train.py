@@ -38,7 +38,7 @@ class Resources:
     """What is trained in one call, and what it may use."""
 
     datasets: frozenset[str] | None = None
-    """Datasets whose missing runs are trained; by default all. Tables still have the others."""
+    """Datasets whose missing runs are trained; by default all. Finished runs of others are used."""
 
     vectors: Path | None = None
     """File of word vectors."""
