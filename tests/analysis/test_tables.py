@@ -204,6 +204,7 @@ def test_finetuning_shows_perplexity_and_effect() -> None:
         "sst5-tiny-1": result(51),
         "sst5-tiny-finetune_True-0": result(52, perplexity=(200, 100)),
         "coref-tiny-finetune_True-0": result(60, perplexity=(90, 80)),
+        "squad-tiny-0": result(84),
     }
     scores, _, findings, _ = measure_finetuning(PLAN, results)
     assert scores == {
@@ -214,6 +215,26 @@ def test_finetuning_shows_perplexity_and_effect() -> None:
             "perplexity before": [200], "perplexity after": [100],
             "paper: before": "131.5", "paper: after": "78.6",
             "dev score, biLM as it is": [50, 51], "dev score, biLM fine-tuned": [52],
+            "gain, same seeds": [2],
         },
     }  # fmt: skip
-    assert findings == ("Fine-tuning helps on SST-5: confirmed (+1.50 on dev).",)
+    assert findings == ("Fine-tuning helps on SST-5: confirmed (+2.00 on dev in 1 pair of runs).",)
+
+
+@pytest.mark.parametrize(
+    ("after", "verdict"),
+    [
+        (53.4, "confirmed (+2.20 ± 0.28"),
+        (51.0, "not confirmed (+1.00 ± 1.41"),
+        (47.0, "not confirmed (-1.00 ± 4.24"),
+    ],
+)
+def test_fine_tuning_helps_if_the_gain_exceeds_its_spread(after: float, verdict: str) -> None:
+    results = {
+        "sst5-tiny-0": result(50),
+        "sst5-tiny-1": result(51),
+        "sst5-tiny-finetune_True-0": result(52),
+        "sst5-tiny-finetune_True-1": result(after),
+    }
+    [found] = measure_finetuning(PLAN, results).findings
+    assert found == f"Fine-tuning helps on SST-5: {verdict} on dev in 2 pairs of runs)."

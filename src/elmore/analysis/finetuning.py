@@ -1,10 +1,9 @@
 """Fine-tuning the biLM on the text of a task: its perplexity, and the effect on the task."""
 
-import statistics
-
 from elmore.analysis.results import Cell, Result, finding
+from elmore.analysis.svg import mean_and_spread
 from elmore.analysis.training.datasets import DATASETS
-from elmore.analysis.training.run import Plan, Results, TrainingRun, finished
+from elmore.analysis.training.run import Plan, Results, TrainingRun, dev_scores, finished
 
 _DATASETS = tuple(name for name, dataset in DATASETS.items() if dataset.published)
 _QUICK_DATASETS = ("conll2003",)
@@ -23,11 +22,18 @@ def finetuning_runs(plan: Plan) -> list[TrainingRun]:
 
 
 def measure_finetuning(plan: Plan, results: Results) -> Result:
-    """Return perplexity and dev score before and after fine-tuning."""
+    """Return perplexity and dev score before and after fine-tuning.
+
+    The dev score counts as better if the mean gain over pairs of runs with the same seed is larger
+    than their standard deviation.
+    """
     rows: dict[str, dict[str, Cell]] = {}
     findings = []
     for dataset in _datasets(plan):
-        before, after = (finished(results, runs) for runs in _both(plan, dataset))
+        as_it_is, fine_tuned = _both(plan, dataset)
+        after = finished(results, fine_tuned)
+        if not after:
+            continue
         cells: dict[str, Cell] = {}
         perplexities = [run.perplexity for run in after if run.perplexity]
         if perplexities:
@@ -35,16 +41,23 @@ def measure_finetuning(plan: Plan, results: Results) -> Result:
             cells["perplexity after"] = [pair[1] for pair in perplexities]
             if dataset in _PUBLISHED:
                 cells["paper: before"], cells["paper: after"] = map(str, _PUBLISHED[dataset])
-        if before:
-            cells["dev score, biLM as it is"] = [run.dev for run in before]
-        if after:
-            cells["dev score, biLM fine-tuned"] = [run.dev for run in after]
-        if cells:
-            rows[DATASETS[dataset].heading] = cells
-        if before and after:
-            gain = statistics.mean(r.dev for r in after) - statistics.mean(r.dev for r in before)
+        if before := dev_scores(results, as_it_is):
+            cells["dev score, biLM as it is"] = before
+        cells["dev score, biLM fine-tuned"] = [run.dev for run in after]
+        gains = [
+            results[tuned.name].dev - results[run.name].dev
+            for run, tuned in zip(as_it_is, fine_tuned, strict=True)
+            if run.name in results and tuned.name in results
+        ]
+        if gains:
+            cells["gain, same seeds"] = gains
+            gain, spread = mean_and_spread(gains)
             claim = f"Fine-tuning helps on {DATASETS[dataset].title}"
-            findings.append(finding(claim, gain > 0, f"{gain:+.2f} on dev"))
+            evidence = f"{gain:+.2f} on dev in 1 pair of runs"
+            if len(gains) > 1:
+                evidence = f"{gain:+.2f} ± {spread:.2f} on dev in {len(gains)} pairs of runs"
+            findings.append(finding(claim, gain > spread, evidence))
+        rows[DATASETS[dataset].heading] = cells
     return Result(rows, {}, tuple(findings))
 
 

@@ -183,7 +183,9 @@ PARTS: dict[str, Part | TrainingPart] = {
         runs=finetuning_runs,
         measure=measure_finetuning,
         about="Perplexity of held-out sentences of the task's training text before and after "
-        "fine-tuning, and dev scores in percent: mean and standard deviation over seeds.",
+        "fine-tuning, and dev scores in percent: mean and standard deviation over seeds. "
+        "Fine-tuning counts as helpful if the mean gain over pairs of runs with the same seed is "
+        "larger than their standard deviation.",
         published="Peters et al. (2018), appendix. Perplexities depend on the vocabulary, so those "
         "of different models cannot be compared.",
     ),
