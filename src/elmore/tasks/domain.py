@@ -21,6 +21,9 @@ FOLDER = "bilm"
 _MIN_SENTENCES = 2 * TRAINING.streams
 """One sentence per row of a batch, and some to hold out."""
 
+_STEPS_PER_EPOCH = 1_000
+_MAX_STREAMS = 512
+
 
 def domain_text(task: Task[Any, Any, Any], files: Sequence[Path], config: TaskConfig) -> list[str]:
     """Return the distinct sentences of a task's training files, tokens separated by spaces.
@@ -55,7 +58,13 @@ def finetune_bilm(
     folder = run_folder(run / FOLDER)
     if folder.complete:  # a resumed run
         return folder.path
-    config = read_finetune_config(["text.tokenizer=whitespace", "text.sentences=lines"])
+    config = read_finetune_config(
+        [
+            "text.tokenizer=whitespace",
+            "text.sentences=lines",
+            f"training.streams={batch_rows(sentences)}",
+        ]
+    )
     with temporary_folder() as scratch:
         text = scratch / "sentences.txt"
         text.write_text("".join(f"{line}\n" for line in sentences), encoding="utf-8")
@@ -74,3 +83,14 @@ def finetune_bilm(
     before, after = summary["before"]["average"], summary["heldout"]["average"]
     report({"note": f"perplexity of the task's text {before:.1f} -> {after:.1f}"})
     return folder.path
+
+
+def batch_rows(sentences: Sequence[str]) -> int:
+    """Return the rows of a batch for a text.
+
+    A small text needs many small steps. A large one gets larger batches, so that an epoch has about
+    a thousand steps.
+    """
+    tokens = sum(len(line.split()) for line in sentences)
+    rows = tokens // (TRAINING.window * _STEPS_PER_EPOCH)
+    return min(max(rows, TRAINING.streams), _MAX_STREAMS)
