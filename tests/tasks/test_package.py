@@ -118,6 +118,7 @@ def test_packaged_tasks_are_installed_and_predict_as_before(
 
     assert choose_tasks([], {"x": "tiny-test"}) == dict(zip(names, names, strict=True))
     assert choose_tasks([], {"en": "en"}) == {}
+    assert choose_tasks(["none"], {"x": "tiny-test"}) == {}
     assert choose_tasks(["tiny-test/ner", "runs/srl"], {}) == {
         "tiny-test/ner": "tiny-test/ner",
         "srl": "runs/srl",

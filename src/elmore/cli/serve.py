@@ -36,7 +36,8 @@ def serve(
         model: Model, as in other commands; repeat for several. NAME=MODEL sets its name in the
             API. By default en and, if it is installed, ko.
         task: Folder of a trained task, or the name of an installed one; repeat for several.
-            NAME=FOLDER sets its name in the API. By default, the installed tasks of the models.
+            NAME=FOLDER sets its name in the API; `--task none` serves no task. By default, the
+            installed tasks of the models.
         corpus: Text file in which neighbors are searched, one sentence per line; MODEL=FILE if
             there are several models. By default, English and Korean models search a sample.
         workers: Processes that compute; each has its own copy of the models.

@@ -139,14 +139,17 @@ def parse_names(values: Iterable[str], installed: Container[str] = ()) -> dict[s
 
 
 def choose_tasks(values: Iterable[str], models: Mapping[str, str]) -> dict[str, str]:
-    """Map names to trained tasks, as `parse_names` does; by default the installed ones.
+    """Map names to trained tasks, as `parse_names` does; `none` alone selects no task.
 
-    Those are the tasks of packages whose biLM is one of the models.
+    By default, these are the tasks of installed packages whose biLM is one of the models.
     """
     from elmore.checkpoint.locate import installed_tasks
 
+    values = list(values)
+    if values == ["none"]:
+        return {}
     installed = [task.name for task in installed_tasks()]
-    if values := list(values):
+    if values:
         return parse_names(values, installed)
     bilms = {*models, *models.values()}
     return {name: name for name in installed if name.partition("/")[0] in bilms}
