@@ -38,6 +38,9 @@ def test_runs_of_glove_and_elmo_are_those_of_table_1() -> None:
     tuned = replace(PLAN, finetuned=frozenset({"sst5"}))
     names = {run.name for run in encoder_task_runs(tuned)}
     assert {"sst5-tiny-finetune_True-0", f"sst5-{NAME}-0"} <= names
+    results = {"sst5-tiny-finetune_True-0": result(50, test=50)}
+    [note] = measure_encoder_tasks(tuned, results).notes
+    assert note.startswith("On SST-5, ELMo was first fine-tuned on the training text.")
 
 
 def test_scores_of_each_encoder_side_by_side() -> None:

@@ -16,7 +16,7 @@ from elmore.analysis.reproduce import Training, reproduce
 from elmore.analysis.results import Result
 from elmore.analysis.training import train
 from elmore.analysis.training.datasets import DATASETS
-from elmore.analysis.training.run import Plan
+from elmore.analysis.training.run import Bilm, Plan
 from elmore.analysis.training.train import Resources
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
@@ -285,6 +285,52 @@ def test_report_keeps_tables_of_earlier_calls(
         f"## {PARTS['table1'].title}",
         f"## {PARTS['pos'].title}",
     ]
+
+
+def test_changed_settings_are_stated(
+    model: Model, data: Path, tmp_path: Path, training: Training
+) -> None:
+    plan = replace(
+        training.plan,
+        bilms={"tiny": Bilm("tiny", "hash", "int8")},
+        seeds=1,
+        settings=("training.epochs=1",),
+    )
+    changed = training._replace(plan=plan)
+    outcomes = reproduce(model, select_parts(["table1"]), data, tmp_path, training=changed)
+    record = outcomes.records["table1"]
+    assert "Settings of all runs: training.epochs=1." in record["notes"]
+    assert record["conditions"]["precision"] == "int8"  # that of the runs, not of `model`
+    assert record["runs"] == [
+        "sick-baseline-training.epochs_1-0", "sick-tiny-precision_int8-training.epochs_1-0"
+    ]  # fmt: skip
+
+
+def test_quick_run_does_not_replace_results_of_a_full_one(
+    model: Model, data: Path, tmp_path: Path, training: Training
+) -> None:
+    parts, out = select_parts(["table1"]), tmp_path / "out"
+    reproduce(model, parts, data, out, training=training)
+    before = {path: path.read_bytes() for path in out.rglob("*.json")}
+    quick = training._replace(plan=replace(training.plan, quick=True))
+    with pytest.raises(InputError, match="out has results of a full run; choose another folder"):
+        reproduce(model, parts, data, out, training=quick, quick=True)
+    assert {path: path.read_bytes() for path in out.rglob("*.json")} == before
+
+
+def test_table_without_a_row_is_not_run(
+    model: Model, data: Path, tmp_path: Path, training: Training
+) -> None:
+    """Of fine-tuning, only the runs that are not fine-tuned have finished."""
+    write_data(data, "srl")
+    records = tmp_path / "out" / "runs"
+    reproduce(model, select_parts(["table1"]), data, tmp_path / "out", training=training)
+    assert any(records.glob("srl-tiny-*.json"))
+    limited = training._replace(resources=replace(CPU, minutes=0.001))
+    parts = select_parts(["finetuning"])
+    outcomes = reproduce(model, parts, data, tmp_path / "out", training=limited)
+    assert outcomes.records == {}
+    assert "srl-tiny-finetune_True (seeds 0, 1)" in outcomes.not_run["finetuning"]
 
 
 def test_quick_results_have_samples_and_no_findings(

@@ -22,6 +22,7 @@ RESULTS = {
     "conll2003-baseline-0": noisy(90, 80, 70, 85, 80, 88, 86),
     "conll2003-baseline-1": noisy(92, 82, 74, 85, 80, 88, 86),
     "conll2003-tiny-0": noisy(95, 90, 85, 86, 75, 91, 90),
+    "conll2003-tiny-1": noisy(94, 89, 85.5, 85, 73, 91, 89),
 }
 
 
@@ -33,16 +34,18 @@ def test_scores_by_kind_and_share() -> None:
     ]
     assert scores["typos, 10 %"] == {
         "baseline": [70, 74],
-        "+ ELMo (tiny)": [85],
-        "relative error reduction, %": pytest.approx([50]),
+        "+ ELMo (tiny)": [85, 85.5],
+        "relative error reduction, %": pytest.approx([50, 100 * 11.5 / 26]),
     }
-    assert scores["as it is"]["+ ELMo (tiny)"] == [95]
+    assert scores["as it is"]["+ ELMo (tiny)"] == [95, 94]
     assert "character CNN" in note
     assert list(findings) == [
-        "Typos, 10 %: NER loses less F1 with ELMo: confirmed (10.0 points, and 19.0 without).",
-        "Case, 10 %: NER loses less F1 with ELMo: not confirmed (20.0 points, and 11.0 without).",
-        "Unseen words, 10 %: NER loses less F1 with ELMo: not confirmed (5.0 points, and 5.0 "
-        "without).",
+        "Typos, 10 %: NER loses less F1 with ELMo: confirmed (+9.75; 95 % interval 6.57 to 12.93, "
+        "2 pairs of runs).",
+        "Case, 10 %: NER loses less F1 with ELMo: refuted (-9.50; 95 % interval -15.85 to -3.15, "
+        "2 pairs of runs).",
+        "Unseen words, 10 %: NER loses less F1 with ELMo: undecided (+0.00; 95 % interval -12.71 "
+        "to 12.71, 2 pairs of runs).",
     ]
 
 

@@ -1,6 +1,7 @@
 """Files of a dataset: found by name, compressed or not, and identified by their checksums."""
 
 import hashlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,9 +32,10 @@ def checksums(paths: Sequence[Path], folder: Path) -> dict[str, str]:
 
     Files elsewhere are identified by their name.
     """
+    folder = _absolute(folder)
     files = [
         file
-        for path in paths
+        for path in map(_absolute, paths)
         for file in (sorted(path.rglob("*")) if path.is_dir() else [path])
         if file.is_file()
     ]
@@ -41,6 +43,11 @@ def checksums(paths: Sequence[Path], folder: Path) -> dict[str, str]:
         file.relative_to(folder).as_posix() if folder in file.parents else file.name: _sha256(file)
         for file in files
     }
+
+
+def _absolute(path: Path) -> Path:
+    """Return the absolute path without `..`. Links are kept, unlike by `Path.resolve`."""
+    return Path(os.path.abspath(path))  # noqa: PTH100
 
 
 def _sha256(path: Path) -> str:

@@ -171,6 +171,11 @@ def measure_encoder_tasks(plan: Plan, results: Results) -> Result:
         for name in plan.transformers
         if (weights := _mean_weights(plan, results, dataset, name))
     ]
+    if tuned := [DATASETS[name].title for name in _DATASETS if name in plan.finetuned]:
+        notes.append(
+            f"On {' and '.join(tuned)}, ELMo was first fine-tuned on the training text. The "
+            "transformer was not."
+        )
     if not plan.transformers:
         notes.append(f"The transformer is not installed; run {_INSTALL} to add it.")
     order = [name for name in _runs(plan, _DATASETS[0]) if name in rows]

@@ -2,10 +2,11 @@
 
 import statistics
 
-from elmore.analysis.results import Cell, Plot, Result, finding
+from elmore.analysis.paired import differences, interval, judge_gain
+from elmore.analysis.results import Cell, Plot, Result
 from elmore.analysis.svg import BASELINE, ELMO, mean_and_spread, new_figure, to_plot
 from elmore.analysis.training.datasets import DATASETS
-from elmore.analysis.training.run import Plan, Results, TrainingRun, dev_scores
+from elmore.analysis.training.run import Plan, Results, TrainingRun, scores_on_dev
 
 _DATASETS = ("snli", "sick", "srl")
 SHARES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -34,9 +35,10 @@ def measure_figure1(plan: Plan, results: Results) -> Result:
         shares = _shares(plan) if _has_shares(plan, results, dataset) else ()
         for share in shares:
             for bilm in (None, plan.bilm):
-                if scores := dev_scores(results, plan.runs(dataset, bilm, share=share)):
+                if scores := scores_on_dev(results, plan.runs(dataset, bilm, share=share)):
                     column = f"{title}, {'+ ELMo' if bilm else 'baseline'}"
-                    rows.setdefault(f"{100 * share:g} % of the training data", {})[column] = scores
+                    row = rows.setdefault(f"{100 * share:g} % of the training data", {})
+                    row[column] = list(scores.values())
         findings += _compare_shares(plan, results, dataset)
         findings += _compare_epochs(plan, results, dataset)
     return Result(rows, {}, tuple(findings))
@@ -45,23 +47,27 @@ def measure_figure1(plan: Plan, results: Results) -> Result:
 def _compare_shares(plan: Plan, results: Results, dataset: str) -> list[str]:
     """Return a sentence on ELMo with few examples and the baseline with many, if both have run."""
     baseline, elmo = (
-        {share: dev_scores(results, plan.runs(dataset, bilm, share=share)) for share in _COMPARED}
+        {
+            share: scores_on_dev(results, plan.runs(dataset, bilm, share=share))
+            for share in _COMPARED
+        }
         for bilm in (None, plan.bilm)
     )
-    if not baseline[_MANY] or not elmo[_FEW]:
+    gains = differences(baseline[_MANY], elmo[_FEW])
+    if not gains:
         return []
     claim = (
-        f"{DATASETS[dataset].heading}: ELMo with {_FEW:.0%} of the data is at least as good as the "
+        f"{DATASETS[dataset].heading}: ELMo with {_FEW:.0%} of the data is better than the "
         f"baseline with {_MANY:.0%}"
     )
-    many, spread = mean_and_spread(baseline[_MANY])
-    if baseline[_FEW] and many - statistics.mean(baseline[_FEW]) <= spread:
+    by_data = differences(baseline[_FEW], baseline[_MANY])
+    if by_data and interval(by_data).low <= 0:
+        few, many = (statistics.mean(baseline[share].values()) for share in _COMPARED)
         return [
             f"{claim}: not tested, because more data hardly help the baseline here "
-            f"({statistics.mean(baseline[_FEW]):.2f} with {_FEW:.0%}, {many:.2f} with {_MANY:.0%})."
+            f"({few:.2f} with {_FEW:.0%}, {many:.2f} with {_MANY:.0%})."
         ]
-    few = statistics.mean(elmo[_FEW])
-    return [finding(claim, few >= many, f"{few:.2f} and {many:.2f}")]
+    return [judge_gain(claim, gains)]
 
 
 def _compare_epochs(plan: Plan, results: Results, dataset: str) -> list[str]:
@@ -124,8 +130,8 @@ def _points(
     plan: Plan, results: Results, dataset: str, bilm: str | None
 ) -> list[tuple[float, float, float]]:
     """Return share in percent, mean and standard deviation of each point."""
-    scores = ((s, dev_scores(results, plan.runs(dataset, bilm, share=s))) for s in _shares(plan))
-    return [(100 * share, *mean_and_spread(dev)) for share, dev in scores if dev]
+    scores = ((s, scores_on_dev(results, plan.runs(dataset, bilm, share=s))) for s in _shares(plan))
+    return [(100 * share, *mean_and_spread(list(dev.values()))) for share, dev in scores if dev]
 
 
 def _has_shares(plan: Plan, results: Results, dataset: str) -> bool:

@@ -1,9 +1,9 @@
 """Fine-tuning the biLM on the text of a task: its perplexity, and the effect on the task."""
 
-from elmore.analysis.results import Cell, Result, finding
-from elmore.analysis.svg import mean_and_spread
+from elmore.analysis.paired import differences, judge_gain
+from elmore.analysis.results import Cell, Result
 from elmore.analysis.training.datasets import DATASETS
-from elmore.analysis.training.run import Plan, Results, TrainingRun, dev_scores, finished
+from elmore.analysis.training.run import Plan, Results, TrainingRun, finished, scores_on_dev
 
 _DATASETS = tuple(name for name, dataset in DATASETS.items() if dataset.published)
 _QUICK_DATASETS = ("conll2003",)
@@ -22,11 +22,7 @@ def finetuning_runs(plan: Plan) -> list[TrainingRun]:
 
 
 def measure_finetuning(plan: Plan, results: Results) -> Result:
-    """Return perplexity and dev score before and after fine-tuning.
-
-    The dev score counts as better if the mean gain over pairs of runs with the same seed is larger
-    than their standard deviation.
-    """
+    """Return perplexity before and after fine-tuning, and dev scores with and without it."""
     rows: dict[str, dict[str, Cell]] = {}
     findings = []
     for dataset in _datasets(plan):
@@ -41,22 +37,15 @@ def measure_finetuning(plan: Plan, results: Results) -> Result:
             cells["perplexity after"] = [pair[1] for pair in perplexities]
             if dataset in _PUBLISHED:
                 cells["paper: before"], cells["paper: after"] = map(str, _PUBLISHED[dataset])
-        if before := dev_scores(results, as_it_is):
-            cells["dev score, biLM as it is"] = before
-        cells["dev score, biLM fine-tuned"] = [run.dev for run in after]
-        gains = [
-            results[tuned.name].dev - results[run.name].dev
-            for run, tuned in zip(as_it_is, fine_tuned, strict=True)
-            if run.name in results and tuned.name in results
-        ]
+        without, with_it = (scores_on_dev(results, runs) for runs in (as_it_is, fine_tuned))
+        gains = differences(without, with_it)
+        same_seeds = [score for seed, score in without.items() if seed in with_it]
+        cells["dev score, biLM as it is"] = same_seeds
+        cells["dev score, biLM fine-tuned"] = list(with_it.values())
+        cells["gain"] = gains
         if gains:
-            cells["gain, same seeds"] = gains
-            gain, spread = mean_and_spread(gains)
             claim = f"Fine-tuning helps on {DATASETS[dataset].title}"
-            evidence = f"{gain:+.2f} on dev in 1 pair of runs"
-            if len(gains) > 1:
-                evidence = f"{gain:+.2f} ± {spread:.2f} on dev in {len(gains)} pairs of runs"
-            findings.append(finding(claim, gain > spread, evidence))
+            findings.append(judge_gain(claim, gains))
         rows[DATASETS[dataset].heading] = cells
     return Result(rows, {}, tuple(findings))
 

@@ -183,9 +183,8 @@ PARTS: dict[str, Part | TrainingPart] = {
         runs=finetuning_runs,
         measure=measure_finetuning,
         about="Perplexity of held-out sentences of the task's training text before and after "
-        "fine-tuning, and dev scores in percent: mean and standard deviation over seeds. "
-        "Fine-tuning counts as helpful if the mean gain over pairs of runs with the same seed is "
-        "larger than their standard deviation.",
+        "fine-tuning, and dev scores in percent of runs with the same seeds: mean and standard "
+        "deviation.",
         published="Peters et al. (2018), appendix. Perplexities depend on the vocabulary, so those "
         "of different models cannot be compared.",
     ),
@@ -273,8 +272,8 @@ PARTS: dict[str, Part | TrainingPart] = {
         measure=measure_encoder_tasks,
         plot=plot_encoder_tasks,
         about="Test scores in percent with the same task models: mean and standard deviation over "
-        "seeds. The encoders are frozen; their layers are mixed with learned weights and enter "
-        "beside the word vectors. Settings are those of ELMo.",
+        "seeds. The encoders are not trained with the task; their layers are mixed with learned "
+        "weights and enter beside the word vectors. Settings are those of ELMo.",
     ),
 }
 """All evaluations by name."""

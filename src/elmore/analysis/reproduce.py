@@ -22,6 +22,7 @@ from elmore.analysis.quick import sampled_folder
 from elmore.analysis.report import render_report
 from elmore.analysis.results import NotAvailableError, Plot, Result
 from elmore.analysis.training.datasets import DATASETS
+from elmore.analysis.training.records import RUNS
 from elmore.analysis.training.run import Plan, TrainingRun, describe_seeds
 from elmore.analysis.training.train import Resources, Trained, train_missing
 from elmore.atomic import lock, write_text
@@ -94,6 +95,8 @@ def reproduce(
     outcomes = Outcomes({}, {}, {}, [])
     with lock(output):
         output.mkdir(exist_ok=True)
+        if quick:
+            _require_no_full_results(output)
         for name, part in parts.items():
             if isinstance(part, TrainingPart):
                 continue
@@ -111,6 +114,19 @@ def reproduce(
             _train(tables, model, training, data, output, elapsed, outcomes, show)
         _write_report(output, outcomes, model.embedder.weights_hash, quick=quick)
     return outcomes
+
+
+def _require_no_full_results(output: Path) -> None:
+    """Raise an `InputError` if a quick run would replace results of a full one."""
+    for path in (*output.glob("*.json"), *(output / RUNS).glob("*.json")):
+        try:
+            conditions = _read_record(path)["conditions"]
+        except InputError:  # damaged files are replaced
+            continue
+        if not conditions.get("quick", False):
+            raise InputError(
+                f"{output} has results of a full run; choose another folder for a quick one"
+            )
 
 
 def _run(
@@ -210,16 +226,17 @@ def _train(
     if outcomes.unfinished:
         show(f"training runs that have not finished: {len(outcomes.unfinished)}")
     results, vectors = trained.results, _describe_vectors(resources.vectors)
+    settings = [f"Settings of all runs: {', '.join(plan.settings)}."] if plan.settings else []
     for name, part in parts.items():
         finished = [trained.records[run.name] for run in runs[name] if run.name in trained.records]
         missing = _describe_missing(runs[name], trained)
-        if not finished:
+        result = part.measure(plan, results)
+        if not result.scores:
             outcomes.not_run[name] = " ".join(missing)
             show(f"{name}: not run: {outcomes.not_run[name]}")
             continue
-        result = part.measure(plan, results)
         datasets = dict.fromkeys(run.dataset for run in runs[name] if run.name in trained.records)
-        notes = (*result.notes, *_describe_data(datasets), vectors, *missing)
+        notes = (*result.notes, *settings, *_describe_data(datasets), vectors, *missing)
         figures = _write_figures(name, partial(part.plot, plan, results), output, show)
         record = _new_record(part, result._replace(notes=notes), figures, quick=plan.quick)
         record["runs"] = [run.name for run in runs[name] if run.name in trained.records]
@@ -292,8 +309,9 @@ def _conditions_of(records: list[dict[str, Any]], model: Model, *, quick: bool) 
     conditions = [record["conditions"] for record in records]
 
     def every(name: str) -> str | None:
-        values = dict.fromkeys(str(c[name]) for c in conditions if c[name] is not None)
-        return " and ".join(values) or None
+        return " and ".join(dict.fromkeys(str(c[name]) for c in conditions if c[name])) or None
+
+    with_bilm = (c["config"]["elmo"]["precision"] for c in conditions if c["weights_hash"])
 
     data = {file: checksum for c in conditions for file, checksum in c["data"].items()}
     for c in conditions:
@@ -302,7 +320,7 @@ def _conditions_of(records: list[dict[str, Any]], model: Model, *, quick: bool) 
         "model": model.name,
         "weights_hash": model.embedder.weights_hash,
         **{name: every(name) for name in ("elmore", "commit", "torch")},
-        "precision": model.embedder.precision,
+        "precision": " and ".join(dict.fromkeys(with_bilm)) or None,
         "device": every("hardware"),
         "seed": None,
         "seconds": round(sum(c["seconds"] for c in conditions), 1),

@@ -1,9 +1,9 @@
 """Robustness of NER to typos, changed case and unseen words, with ELMo and with GloVe alone."""
 
 from dataclasses import replace
-from statistics import mean
 
-from elmore.analysis.results import Cell, Plot, Result, finding
+from elmore.analysis.paired import differences, judge_gain
+from elmore.analysis.results import Cell, Plot, Result
 from elmore.analysis.svg import BASELINE, ELMO, mean_and_spread, new_figure, to_plot
 from elmore.analysis.table1 import error_reductions
 from elmore.analysis.training.datasets import DATASETS
@@ -32,14 +32,10 @@ def measure_robustness(plan: Plan, results: Results) -> Result:
             }
     for kind in KINDS:
         most = Noise(kind, PERCENT[-1])
-        baseline_losses, elmo_losses = (
-            _losses(plan, results, bilm, most) for bilm in (None, plan.bilm)
-        )
-        if baseline_losses and elmo_losses:
-            without, with_elmo = mean(baseline_losses), mean(elmo_losses)
+        without, with_elmo = (_losses(plan, results, bilm, most) for bilm in (None, plan.bilm))
+        if gains := differences(with_elmo, without):
             claim = f"{kind.capitalize()}, {most.percent} %: NER loses less F1 with ELMo"
-            evidence = f"{with_elmo:.1f} points, and {without:.1f} without"
-            findings.append(finding(claim, with_elmo < without, evidence))
+            findings.append(judge_gain(claim, gains))
     notes = ("The baseline has a character CNN beside GloVe, as all NER models here do.",)
     return Result(rows, {}, tuple(findings), notes)
 
@@ -95,7 +91,7 @@ def _scores(
     return {seed: score for seed, score in scores.items() if score is not None}
 
 
-def _losses(plan: Plan, results: Results, bilm: str | None, noise: Noise) -> list[float]:
+def _losses(plan: Plan, results: Results, bilm: str | None, noise: Noise) -> dict[int, float]:
     """Return how much each seed loses by noise."""
     clean, disturbed = (_scores(plan, results, bilm, kind) for kind in (None, noise))
-    return [clean[seed] - score for seed, score in disturbed.items() if seed in clean]
+    return {seed: clean[seed] - score for seed, score in disturbed.items() if seed in clean}

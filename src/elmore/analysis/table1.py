@@ -3,7 +3,8 @@
 import math
 from collections.abc import Mapping
 
-from elmore.analysis.results import Cell, Plot, Result, finding
+from elmore.analysis.paired import Interval, interval
+from elmore.analysis.results import Cell, Plot, Result
 from elmore.analysis.svg import BASELINE, ELMO, PAPER, mean_and_spread, new_figure, to_plot
 from elmore.analysis.training.datasets import DATASETS, SAME_DATA
 from elmore.analysis.training.run import (
@@ -61,18 +62,7 @@ def measure_table1(plan: Plan, results: Results) -> Result:
                 "paper: relative error reduction, %": f"{paper:.1f}",
             }
             if ours := error_reductions(baseline, elmo[plan.bilm]):
-                mean, spread = mean_and_spread(ours)
-                measured = f"{mean:.1f} ± {spread:.1f} %" if len(ours) > 1 else f"{mean:.1f} %"
-                measured += f" in {len(ours)} pair{'s' * (len(ours) > 1)} of runs"
-                if data == SAME_DATA:
-                    claim = f"{dataset.title}: the relative error reduction is at least the paper's"
-                    evidence = f"{measured}; paper: {paper:.1f} %"
-                    findings.append(finding(claim, mean >= paper, evidence))
-                else:
-                    findings.append(
-                        f"{dataset.title}: the relative error reduction is {measured}. The "
-                        f"paper's {paper:.1f} % is for {data} and not comparable."
-                    )
+                findings.append(_compare(dataset.title, interval(ours), paper, data))
         rows[dataset.heading] = cells
     titles = ", ".join(DATASETS[name].title for name in DATASETS if name in plan.finetuned)
     note = (
@@ -82,6 +72,15 @@ def measure_table1(plan: Plan, results: Results) -> Result:
         "cases (section 3.4)."
     )
     return Result(rows, {}, tuple(findings), (note,))
+
+
+def _compare(title: str, ours: Interval, paper: float, data: str) -> str:
+    """Return a sentence on a relative error reduction beside that of the paper."""
+    measured = f"{title}: the relative error reduction is {ours.mean:.1f} % ({ours})"
+    if data != SAME_DATA:
+        return f"{measured}. The paper's {paper:.1f} % is on other data, {data}."
+    relation = "below" if ours.high < paper else "above" if ours.low > paper else "consistent with"
+    return f"{measured}, {relation} the paper's {paper:.1f} %."
 
 
 def _describe_seeds(scores: Mapping[str, Mapping[int, float]]) -> str:
@@ -99,8 +98,12 @@ def plot_table1(plan: Plan, results: Results) -> list[Plot]:
 
 
 def error_reductions(baseline: Mapping[int, float], elmo: Mapping[int, float]) -> list[float]:
-    """Return the error reduction of each seed that both have."""
-    return [error_reduction(score, elmo[seed]) for seed, score in baseline.items() if seed in elmo]
+    """Return the error reduction of each seed that both have, if the baseline has errors."""
+    return [
+        error_reduction(score, elmo[seed])
+        for seed, score in baseline.items()
+        if seed in elmo and score < 100
+    ]
 
 
 def _plot_reductions(plan: Plan, results: Results) -> Plot | None:

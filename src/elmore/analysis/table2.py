@@ -1,10 +1,9 @@
 """Table 2: which layers to use, the last or all of them, and how strongly to regularize the mix."""
 
-import statistics
-
-from elmore.analysis.results import Result, finding
+from elmore.analysis.paired import differences, judge_gain
+from elmore.analysis.results import Result
 from elmore.analysis.training.datasets import DATASETS
-from elmore.analysis.training.run import Plan, Results, TrainingRun, dev_scores
+from elmore.analysis.training.run import Plan, Results, TrainingRun, scores_on_dev
 from elmore.analysis.training.variants import (
     Variant,
     all_variant_runs,
@@ -33,13 +32,10 @@ def measure_table2(plan: Plan, results: Results) -> Result:
     """Return dev scores by layers and lambda, and whether all layers are better than the last."""
     findings = []
     for dataset in variant_datasets(plan):
-        last, *mixes = (
-            dev_scores(results, variant_runs(plan, dataset, VARIANTS[name]))
-            for name in (_LAST, *_ALL)
-        )
-        if last and all(mixes):
-            best, top = max(map(statistics.mean, mixes)), statistics.mean(last)
-            claim = f"All layers are better than the last one on {DATASETS[dataset].title}"
-            evidence = f"mean {best:.2f} with the better lambda, {top:.2f} with the last layer"
-            findings.append(finding(claim, best > top, evidence))
+        last = scores_on_dev(results, variant_runs(plan, dataset, VARIANTS[_LAST]))
+        for name in _ALL:
+            scores = scores_on_dev(results, variant_runs(plan, dataset, VARIANTS[name]))
+            if gains := differences(last, scores):
+                claim = f"{DATASETS[dataset].title}: {name}, is better than the last layer only"
+                findings.append(judge_gain(claim, gains))
     return Result(variant_table(plan, results, VARIANTS), {}, tuple(findings))

@@ -1,10 +1,9 @@
 """Table 3: where ELMo enters a task's model, at the input of its RNN, at its output, or both."""
 
-import statistics
-
-from elmore.analysis.results import Result, finding
+from elmore.analysis.paired import differences, judge_gain
+from elmore.analysis.results import Result
 from elmore.analysis.training.datasets import DATASETS
-from elmore.analysis.training.run import Plan, Results, TrainingRun, dev_scores
+from elmore.analysis.training.run import Plan, Results, TrainingRun, scores_on_dev
 from elmore.analysis.training.variants import (
     Variant,
     all_variant_runs,
@@ -34,16 +33,20 @@ def measure_table3(plan: Plan, results: Results) -> Result:
     findings = []
     for dataset in variant_datasets(plan):
         scores = {
-            name: dev_scores(results, variant_runs(plan, dataset, variant))
+            name: scores_on_dev(results, variant_runs(plan, dataset, variant))
             for name, variant in VARIANTS.items()
         }
-        if all(scores.values()):
-            best = max(scores, key=lambda name: statistics.mean(scores[name]))
-            compared = _COMPARED.get(dataset, dataset)
-            paper = max(VARIANTS, key=lambda name: VARIANTS[name].published[compared])
-            claim = f"On {DATASETS[dataset].title}, {paper} is best"
+        compared = _COMPARED.get(dataset, dataset)
+        paper = max(VARIANTS, key=lambda name: VARIANTS[name].published[compared])
+        of_paper = scores.pop(paper)
+        best_other = {
+            seed: max(other[seed] for other in scores.values())
+            for seed in of_paper
+            if all(seed in other for other in scores.values())
+        }
+        if gains := differences(best_other, of_paper):
+            claim = f"{DATASETS[dataset].title}: {paper} is best"
             if compared != dataset:
                 claim += f", as on {DATASETS[compared].title} in the paper"
-            evidence = ", ".join(f"{name} {statistics.mean(s):.2f}" for name, s in scores.items())
-            findings.append(finding(claim, best == paper, evidence))
+            findings.append(judge_gain(claim, gains))
     return Result(variant_table(plan, results, VARIANTS), {}, tuple(findings))

@@ -265,12 +265,26 @@ def test_job_that_cannot_resume_starts_again(log: Log, tmp_path: Path) -> None:
     (tmp_path / "a" / "config.toml").touch()
     (tmp_path / "a" / "metrics.jsonl").write_text('{"epoch": "with a damaged checkpoint"}\n')
     (tmp_path / "a.json").touch()
-    code = TRAINER.replace("stop = []", "stop = []\nif mode == 'resume': sys.exit(2)")
+    error = "no checkpoint can be used: 1.safetensors is damaged"
+    code = TRAINER.replace("stop = []", f"stop = []\nif mode == 'resume': sys.exit('{error}')")
     messages: list[str] = []
     jobs = [log.job("a", code=code)]
     assert run_jobs(jobs, tmp_path, at_once=1, show=messages.append) == {}
-    assert messages[0] == "a: failed: no output (exit code 2)"
+    assert messages[0] == f"a: failed: {error} (exit code 1)"
     assert [epoch["epoch"] for epoch in log.epochs["a"]] == [0, 1]
+
+
+def test_resumed_job_that_is_killed_keeps_its_epochs(log: Log, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "config.toml").touch()
+    (tmp_path / "a" / "metrics.jsonl").write_text('{"epoch": "of an earlier call"}\n')
+    (tmp_path / "a.json").touch()
+    killed = tmp_path / "killed"
+    once = f"if not Path({str(killed)!r}).exists():"
+    kill = f"{once} Path({str(killed)!r}).touch(); os.kill(os.getpid(), 9)"
+    code = TRAINER.replace("stop = []", f"stop = []\n{kill}")
+    assert run_jobs([log.job("a", code=code)], tmp_path, at_once=1) == {}
+    assert [epoch["epoch"] for epoch in log.epochs["a"]] == ["of an earlier call", 1]
 
 
 def test_invalid_data_is_not_tried_twice_and_reported_once(log: Log, tmp_path: Path) -> None:

@@ -235,6 +235,7 @@ def test_kept_weights_of_a_run_that_was_not_recorded_count_in_the_next_call(
 
 
 def test_command_has_the_files_and_settings_of_the_run(tmp_path: Path) -> None:
+    (tmp_path / "glove.txt").touch()
     resources = Resources(vectors=tmp_path / "glove.txt", device="cuda")
     [run] = ONE_SEED.runs("snli", "tiny", "elmo.layers=top", test=True)
     command = train_command(
@@ -257,6 +258,18 @@ def test_command_has_the_files_and_settings_of_the_run(tmp_path: Path) -> None:
         "--vectors", f"{tmp_path}/glove.txt", "--set=data.class_weights=balanced",
         '--set=elmo.layers="top"', "--seed", "0", "--device", "cuda", "--resume",
     ]  # fmt: skip
+
+
+def test_two_different_runs_with_one_name_are_rejected(data: Path) -> None:
+    [run] = ONE_SEED.runs("sick", None)
+    assert train(data, run, replace(run)).problems == {}
+    with pytest.raises(InputError, match="two different runs are called sick-a_b-0"):
+        train(data, replace(run, bilm="a b"), replace(run, bilm="a_b"))
+
+
+def test_missing_word_vectors_are_reported_before_training(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file of word vectors"):
+        Resources(vectors=tmp_path / "glvoe.txt")
 
 
 def test_only_selected_datasets_are_trained(data: Path) -> None:

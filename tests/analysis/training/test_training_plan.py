@@ -37,11 +37,16 @@ def test_settings_that_equal_the_defaults_do_not_make_another_run() -> None:
 
 
 def test_baseline_does_not_depend_on_settings_of_elmo() -> None:
-    plan = Plan(bilms=TINY.bilms, settings=("elmo.precision=bf16", "training.epochs=3"))
-    [run, *_] = plan.runs("sick", None)
-    assert run.settings == (("training.epochs", 3),)
+    bilm, transformer = Bilm("tiny", "hash", "bf16"), Bilm("bert", "hash")
+    plan = Plan(
+        bilms={"tiny": bilm}, transformers={"bert": transformer}, settings=("training.epochs=3",)
+    )
+    for encoder in (None, "bert"):
+        [run, *_] = plan.runs("sick", encoder)
+        assert run.settings == (("training.epochs", 3),)
     [run, *_] = plan.runs("sick", "tiny")
     assert run.settings == (("elmo.precision", "bf16"), ("training.epochs", 3))
+    assert run.name == "sick-tiny-precision_bf16-training.epochs_3-0"
 
 
 def test_tables_share_runs() -> None:
@@ -119,7 +124,7 @@ def test_plan_has_the_precision_and_the_hash_of_the_models(
     source = str(tmp_path / "first")
     bf16 = elmore.load(source, device="cpu", precision="bf16")
     plan = plan_training(source, bf16, compare=[str(tmp_path / "second")])
-    assert plan.settings == ("elmo.precision=bf16",)
+    assert {bilm.precision for bilm in plan.bilms.values()} == {"bf16"}
     assert list(plan.bilms) == ["first", "second"]
     assert {bilm.weights_hash for bilm in plan.bilms.values()} == {embedder.weights_hash}
     with pytest.raises(InputError, match="several models are called first"):
@@ -131,11 +136,15 @@ def test_plan_has_the_precision_and_the_hash_of_the_models(
     [
         ({"finetuned": frozenset({"snil"})}, "unknown dataset 'snil'; expected any of squad, snli"),
         ({"seeds": 0}, "the number of seeds must be at least 1, got 0"),
+        ({"settings": ("training.seed=7",)}, "training.seed cannot be set for all runs; choose se"),
+        ({"settings": ("elmo.model=x",)}, "elmo.model cannot be set for all runs; choose the mod"),
+        ({"bilms": {"baseline": Bilm("x", "h")}}, "several models, or the baseline, are called ba"),
+        ({"bilms": {"a b": Bilm("x", "h"), "a_b": Bilm("y", "h")}}, "are called a_b; rename"),
     ],
 )
 def test_invalid_plans_are_rejected(arguments: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Plan(bilms=TINY.bilms, **arguments)
+        Plan(**{"bilms": TINY.bilms, **arguments})
 
 
 @pytest.mark.parametrize("change", ["data.language=de", "training.betas=[0.8, 0.9]"])

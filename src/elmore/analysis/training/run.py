@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 
 from elmore.analysis.training.datasets import DATASETS, check_datasets
 from elmore.checkpoint.pretrained import model_name
-from elmore.embedder import Embedder, load
+from elmore.embedder import Embedder, Precision, load
 from elmore.errors import InputError
 from elmore.schema import at_least, check
 from elmore.tasks import get_task
@@ -20,6 +21,15 @@ from elmore.tasks.transformer import hash_transformer
 from elmore.training.settings import flatten
 
 _QUICK = ("training.epochs=2",)
+_BASELINE = "baseline"
+_OPTIONS = {
+    "training.seed": "seeds",
+    "elmo.model": "the model",
+    "elmo.precision": "the precision of the model",
+    "elmo.finetune": "the datasets to fine-tune on",
+    "words.vectors": "the word vectors",
+}
+"""Settings that cannot be changed for all runs, and what to choose instead."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,10 +58,10 @@ class TrainingRun:
     @property
     def name(self) -> str:
         """A name for files, such as `squad-en-place_output-0`."""
-        settings = (f"{name.rpartition('.')[2]}_{value}" for name, value in self.settings)
+        settings = (f"{name.removeprefix('elmo.')}_{value}" for name, value in self.settings)
         share = [f"share_{self.share:g}"] if self.share < 1 else []
-        words = [self.dataset, self.bilm or "baseline", *settings, *share, str(self.seed)]
-        return re.sub(r"[^\w.-]+", "_", "-".join(words))
+        words = [self.dataset, self.bilm or _BASELINE, *settings, *share, str(self.seed)]
+        return _as_file_name("-".join(words))
 
 
 class Bilm(NamedTuple):
@@ -61,6 +71,7 @@ class Bilm(NamedTuple):
     """Its name or path, for `elmore train`."""
 
     weights_hash: str
+    precision: Precision = "fp32"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,6 +99,14 @@ class Plan:
     def __post_init__(self) -> None:
         check_datasets(self.finetuned)
         check("the number of seeds", self.seeds, at_least(1), optional=True)
+        for setting in self.settings:
+            name = setting.partition("=")[0].strip()
+            if name in _OPTIONS:
+                raise InputError(f"{name} cannot be set for all runs; choose {_OPTIONS[name]}")
+        names = Counter(map(_as_file_name, (_BASELINE, *self.bilms, *self.transformers)))
+        name, count = names.most_common(1)[0]
+        if count > 1:
+            raise InputError(f"several models, or the baseline, are called {name}; rename a folder")
 
     @property
     def bilm(self) -> str:
@@ -119,11 +138,12 @@ class Plan:
             share: Share of the training data.
             test: Score the test set.
         """
+        encoder = (f"elmo.precision={self.encoder(bilm).precision}",) if bilm else ()
         placement = () if bilm else ("elmo.place=none",)
         task, defaults = DATASETS[dataset].task, self._defaults(dataset)
         before, after = (
             flatten(asdict(read_task_config(task, None, [*defaults, *some])))
-            for some in ((), (*self.settings, *changes, *placement))
+            for some in ((), (*encoder, *self.settings, *changes, *placement))
         )
         settings = tuple(
             (name, value)
@@ -184,13 +204,13 @@ def plan_training(
     Raises:
         InputError: If two biLMs have the same name, or an argument is invalid.
     """
-    bilms = {model_name(source): Bilm(source, embedder.weights_hash)}
+    precision = embedder.precision
+    bilms = {model_name(source): Bilm(source, embedder.weights_hash, precision)}
     for other in compare:
         name = model_name(other)
         if name in bilms:
             raise InputError(f"several models are called {name}; rename one of their folders")
-        bilms[name] = Bilm(other, load(other, device="cpu").weights_hash)
-    precision = () if embedder.precision == "fp32" else (f"elmo.precision={embedder.precision}",)
+        bilms[name] = Bilm(other, load(other, device="cpu").weights_hash, precision)
     return Plan(
         bilms=bilms,
         transformers={
@@ -198,10 +218,14 @@ def plan_training(
             for name, path in (transformers or {}).items()
         },
         finetuned=frozenset(finetuned),
-        settings=(*precision, *settings),
+        settings=tuple(settings),
         seeds=seeds,
         quick=quick,
     )
+
+
+def _as_file_name(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", name)
 
 
 class RunResult(NamedTuple):
@@ -253,13 +277,13 @@ def finished(results: Results, runs: Sequence[TrainingRun]) -> list[RunResult]:
     return [results[run.name] for run in runs if run.name in results]
 
 
-def dev_scores(results: Results, runs: Sequence[TrainingRun]) -> list[float]:
-    """Return the dev scores of those runs that have finished."""
-    return [result.dev for result in finished(results, runs)]
+def scores_on_dev(results: Results, runs: Sequence[TrainingRun]) -> dict[int, float]:
+    """Return the dev scores of those runs that have finished, by seed."""
+    return {run.seed: results[run.name].dev for run in runs if run.name in results}
 
 
 def scores_on_test(results: Results, runs: Sequence[TrainingRun]) -> dict[int, float]:
-    """Return the test scores of those runs that have finished, by seed."""
+    """Return the test scores of those runs that have finished and have one, by seed."""
     tests = {run.seed: results[run.name].test for run in runs if run.name in results}
     return {seed: score for seed, score in tests.items() if score is not None}
 

@@ -34,6 +34,7 @@ _DELAY = 60.0
 _POLL = 0.1  # seconds
 _BACKGROUND_POLL = 1.0  # seconds; rarely, because checking a lock takes it for a moment
 _ATTEMPTS = 2
+_NO_CHECKPOINT = "no checkpoint can be used"  # in the message of a run that cannot resume
 _LAST_FILE = "task.json"  # of a finished run
 _NO_TIME = "not finished: too little time left"
 
@@ -72,7 +73,7 @@ def run_jobs(
     """Run jobs in their order, and return the reasons why some have not finished.
 
     A failed job is retried once: after a minute, or as soon as no other job runs. It resumes from
-    its checkpoints or, if that is what has failed, starts from the beginning.
+    its checkpoints or, if these are damaged, starts from the beginning.
 
     Jobs of a call that was killed continue in the background. They count as running, and one that
     has finished in the meantime is not repeated.
@@ -187,7 +188,7 @@ def run_jobs(
                     show(f"{job.name}: stopped by the time limit; the next call resumes it")
                 else:
                     fail(job, process.reason())
-                    if process.resumed:
+                    if _NO_CHECKPOINT in process.reason():
                         cannot_resume.add(job.name)
                     if attempts[job.name] < _ATTEMPTS:
                         not_before[job.name] = time.monotonic() + _DELAY
@@ -203,7 +204,7 @@ class _Process:
     def __init__(
         self, job: Job, folder: Path, environment: Mapping[str, str] | None, *, resume: bool
     ) -> None:
-        self.job, self.folder, self.resumed = job, folder / job.name, resume
+        self.job, self.folder = job, folder / job.name
         self.log = _log(folder, job)
         if not resume and self.folder.exists():
             # Otherwise, an earlier run could be taken for this one if this one fails at its start.

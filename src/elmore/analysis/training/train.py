@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +23,7 @@ from elmore.analysis.training.noise import NOISES, write_disturbed
 from elmore.analysis.training.records import RUNS, Records
 from elmore.analysis.training.run import Plan, RunResult, TrainingRun
 from elmore.analysis.training.schedule import Job, Show, run_jobs
+from elmore.atomic import temporary_folder
 from elmore.errors import InputError
 
 UNFINISHED, TRAINED = "unfinished", "trained"
@@ -60,6 +60,8 @@ class Resources:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{name} must be positive, got {value}")
+        if self.vectors and not self.vectors.is_file():
+            raise InputError(f"{self.vectors}: no such file of word vectors")
 
 
 class Trained(NamedTuple):
@@ -98,6 +100,8 @@ def train_missing(
     wanted: dict[str, TrainingRun] = {}
     for run in runs:
         same = wanted.get(run.name, run)
+        if replace(run, test=same.test, disturbed=same.disturbed) != same:
+            raise InputError(f"two different runs are called {run.name}; rename a model")
         wanted[run.name] = replace(
             run, test=run.test or same.test, disturbed=run.disturbed or same.disturbed
         )
@@ -175,8 +179,8 @@ def _train(
         "PYTHONUNBUFFERED": "1",
     }
     mps = multi_process_service(environment) if on_gpu else nullcontext(environment)
-    with TemporaryDirectory(prefix="elmore-") as scratch, mps as job_environment:
-        prepare = _Preparation(files, Path(scratch), quick=plan.quick)
+    with temporary_folder() as scratch, mps as job_environment:
+        prepare = _Preparation(files, scratch, quick=plan.quick)
 
         def job(run: TrainingRun) -> Job:
             return Job(

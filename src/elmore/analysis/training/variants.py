@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from elmore.analysis.results import Cell
 from elmore.analysis.training.datasets import DATASETS
-from elmore.analysis.training.run import Plan, Results, TrainingRun, dev_scores
+from elmore.analysis.training.run import Plan, Results, TrainingRun, scores_on_dev
 
 _DATASETS, _QUICK_DATASETS = ("squad", "snli", "sick", "srl"), ("snli",)
 
@@ -50,8 +50,8 @@ def variant_table(
     for name, variant in variants.items():
         cells: dict[str, Cell] = {}
         for dataset in variant_datasets(plan):
-            if scores := dev_scores(results, variant_runs(plan, dataset, variant)):
-                cells[DATASETS[dataset].heading] = scores
+            if scores := scores_on_dev(results, variant_runs(plan, dataset, variant)):
+                cells[DATASETS[dataset].heading] = list(scores.values())
                 if dataset in variant.published:
                     cells[f"{DATASETS[dataset].title}, paper"] = str(variant.published[dataset])
         if cells:
