@@ -83,8 +83,8 @@ def reproduce(
         datasets: Train only on these datasets: squad, snli, srl, coref, conll2003, sst5, sick or
             wnut17; by default all. Tables still include finished runs on the others.
         quick: Use small samples, two epochs and one seed, to see that everything works.
-        minutes: Time limit for training, counted from the start of the command. Runs that cannot
-            finish are not started; the same command continues later.
+        minutes: Time limit for training, from the start of the first evaluation. Runs that it stops
+            resume when the same command runs again.
         jobs: Training runs at the same time; by default 12 on a GPU, one on a CPU.
         seeds: Seeds of each training run; by default 3, and 5 for CoNLL-2003 and SST-5.
         vectors: Word vectors of all training runs; by default the file in tasks/vectors of the

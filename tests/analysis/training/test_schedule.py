@@ -55,7 +55,7 @@ class Log:
     def __init__(self) -> None:
         self.epochs: dict[str, list[dict]] = {}
 
-    def job(self, name: str, epochs: int = 2, minutes: float = 0.0, code: str = TRAINER) -> Job:
+    def job(self, name: str, epochs: int = 2, code: str = TRAINER) -> Job:
         def command(folder: Path, resume: bool) -> list[str]:
             mode = "resume" if resume else "start"
             return [sys.executable, "-S", "-E", "-c", code, str(folder), str(epochs), mode]
@@ -65,7 +65,7 @@ class Log:
             self.epochs[name] = list(map(json.loads, lines))
             return "finished"
 
-        return Job(name=name, minutes=minutes, command=command, finish=finish, identity=lambda: "")
+        return Job(name=name, command=command, finish=finish, identity=lambda: "")
 
 
 @pytest.fixture
@@ -341,18 +341,3 @@ def test_time_limit_stops_jobs_which_a_later_call_resumes(log: Log, tmp_path: Pa
     done = len((tmp_path / "a" / "metrics.jsonl").read_text().splitlines())
     assert run_jobs([log.job("a", epochs=done + 1), log.job("b")], tmp_path, at_once=2) == {}
     assert len(log.epochs["a"]) == done + 1
-
-
-def test_jobs_that_cannot_finish_are_not_started(log: Log, tmp_path: Path) -> None:
-    """A call of 12 seconds; the first job takes at least 0.6 of the 11.5 that jobs may take."""
-    jobs = [log.job("first", epochs=12, minutes=0.1), log.job("long", minutes=11.3 / 60)]
-    jobs.append(log.job("short", minutes=0.001))
-    problems = run_jobs(jobs, tmp_path, at_once=1, minutes=12 / 60)
-    assert problems == {"long": "not finished: too little time left"}
-    assert list(log.epochs) == ["first", "short"]
-
-
-def test_job_that_fits_into_no_call_is_started_at_the_beginning(log: Log, tmp_path: Path) -> None:
-    jobs = [log.job("huge", minutes=60), log.job("huge too", minutes=60)]
-    assert run_jobs(jobs, tmp_path, at_once=2, minutes=1) == {}
-    assert log.epochs.keys() == {"huge", "huge too"}

@@ -60,7 +60,7 @@ class Dataset:
     """Where to get the data."""
 
     minutes: float
-    """Duration of a run on an H200 that it shares with others, as a first estimate."""
+    """Duration of a run on an H200 that it shares with others. Long runs start first."""
 
     quick: int
     """Units of the training data in a quick run; dev and test data have half as many."""

@@ -102,19 +102,6 @@ class Records:
         write_json(self._path(run), record)
         return record
 
-    def seconds(self, dataset: str) -> list[float]:
-        """Return the durations of earlier runs on all of a dataset."""
-        paths = self._folder.glob(f"{dataset}-*.json") if self._folder.exists() else ()
-        durations = []
-        for path in paths:
-            try:
-                record = read_json(path, "a training run")
-                of_all_data = record["run"]["share"] == 1 and not record["conditions"]["quick"]
-                durations += [float(record["conditions"]["seconds"])] * of_all_data
-            except (InputError, KeyError, TypeError):
-                continue
-        return durations
-
     def _path(self, run: TrainingRun) -> Path:
         return self._folder / f"{run.name}.json"
 

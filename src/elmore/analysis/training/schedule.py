@@ -5,7 +5,6 @@ FOLDER/NAME.log    the output of its process
 FOLDER/NAME.json   what the run depends on: settings, data and model
 """
 
-import json
 import math
 import shutil
 import signal
@@ -45,9 +44,6 @@ class Job:
 
     name: str
 
-    minutes: float
-    """Expected duration."""
-
     command: Callable[[Path, bool], list[str]]
     """Returns the command line, given the folder of the run, and whether the run in it is resumed
     rather than replaced. On SIGTERM, the command completes its epoch, writes a checkpoint and exits
@@ -78,10 +74,8 @@ def run_jobs(
     Jobs of a call that was killed continue in the background. They count as running, and one that
     has finished in the meantime is not repeated.
 
-    With a time limit, a job that is not expected to finish in time is left for a later call. A job
-    longer than the whole limit starts if more than half of it is left. Jobs that are stopped, by
-    the limit or because this function is interrupted, resume from their checkpoints in the next
-    call.
+    Jobs that are stopped, by the time limit or because this function is interrupted, resume from
+    their checkpoints in the next call.
 
     Args:
         jobs: The jobs.
@@ -142,12 +136,12 @@ def run_jobs(
         if job is None:
             return False
         waiting.remove(job)
-        path, left = folder / job.name, remaining()
+        path = folder / job.name
         try:
             is_same = _is_same(folder, job)
             if is_same and (path / _LAST_FILE).exists():
                 finish(job)
-            elif left is not None and not _fits(job, path, left, minutes or 0):
+            elif time_is_up():
                 problems.setdefault(job.name, _NO_TIME)
             else:
                 if path.exists() and not is_same:
@@ -162,8 +156,8 @@ def run_jobs(
             fail(job, str(error))
         return True
 
-    def remaining() -> float | None:
-        return minutes and minutes - (time.monotonic() - start + _RESERVED) / 60
+    def time_is_up() -> bool:
+        return minutes is not None and time.monotonic() > start + 60 * minutes - _RESERVED
 
     try:
         while waiting or running:
@@ -171,9 +165,8 @@ def run_jobs(
             while len(running) + len(in_background) < at_once and start_next():
                 pass
             time.sleep(_POLL)
-            left = remaining()
-            time_is_up = left is not None and left <= 0
-            if time_is_up:
+            stopping = time_is_up()
+            if stopping:
                 _stop(running, _RESERVED)
                 for job in waiting:
                     problems.setdefault(job.name, _NO_TIME)
@@ -183,7 +176,7 @@ def run_jobs(
                 job = process.job
                 if not process.failed:
                     finish(job)
-                elif time_is_up:
+                elif stopping:
                     problems[job.name] = "not finished: stopped by the time limit"
                     show(f"{job.name}: stopped by the time limit; the next call resumes it")
                 else:
@@ -260,23 +253,6 @@ def _stop(processes: Iterable[_Process], seconds: float) -> None:
     finally:  # even if the user interrupts again
         for process in remaining:
             process.kill()
-
-
-def _fits(job: Job, folder: Path, left: float, minutes: float) -> bool:
-    """Return whether to start a job, given the minutes that are left of a call."""
-    expected = max(job.minutes - _seconds_so_far(folder) / 60, job.minutes / 4)
-    fits_into_no_call = job.minutes > minutes - _RESERVED / 60
-    return expected <= left or (fits_into_no_call and left > minutes / 2)
-
-
-def _seconds_so_far(folder: Path) -> float:
-    """Return the duration of the epochs of an unfinished run."""
-    try:
-        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        epochs = [json.loads(line) for line in lines]
-        return float(sum(epoch["seconds"] + epoch["dev_seconds"] for epoch in epochs))
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0.0
 
 
 def _log(folder: Path, job: Job) -> Path:

@@ -7,7 +7,6 @@ OUTPUT/trained/NAME/       a trained task, if weights are kept
 
 import os
 import shutil
-import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import nullcontext, suppress
@@ -28,9 +27,6 @@ from elmore.errors import InputError
 
 UNFINISHED, TRAINED = "unfinished", "trained"
 _JOBS_ON_GPU = 12
-_QUICK_MINUTES = 0.2
-_MIN_SHARE_OF_TIME = 0.2
-"""A run on little data still scores the whole dev set after each epoch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,7 +135,6 @@ def _train(
     """Train runs; return the records of those that finish, and why others do not."""
     new: dict[str, dict[str, Any]] = {}
     unfinished = output / UNFINISHED
-    expected = {run.name: _expected_minutes(run, records, plan) for run in runs}
 
     def finish(run: TrainingRun, folder: Path) -> str:
         if resources.keep_weights:
@@ -162,7 +157,8 @@ def _train(
 
         With a time limit, all runs with a seed come before those with the next.
         """
-        started, duration = (unfinished / run.name).exists(), expected[run.name]
+        started = (unfinished / run.name).exists()
+        duration = DATASETS[run.dataset].minutes * run.share
         if resources.minutes:
             return not started, run.seed, -duration
         return not started, -duration, run.seed
@@ -185,7 +181,6 @@ def _train(
         def job(run: TrainingRun) -> Job:
             return Job(
                 name=run.name,
-                minutes=expected[run.name],
                 command=lambda folder, resume: train_command(
                     plan, run, prepare(run), folder, resources, resume=resume
                 ),
@@ -279,14 +274,6 @@ class _Preparation:
             if not path.exists():
                 write_disturbed(test, path, kind, percent / 100)
         return tuple(copies)
-
-
-def _expected_minutes(run: TrainingRun, records: Records, plan: Plan) -> float:
-    if plan.quick:
-        return _QUICK_MINUTES
-    seconds = records.seconds(run.dataset)
-    minutes = statistics.mean(seconds) / 60 if seconds else DATASETS[run.dataset].minutes
-    return minutes * max(run.share, _MIN_SHARE_OF_TIME)
 
 
 def _summarize(record: Mapping[str, Any]) -> str:
