@@ -60,10 +60,10 @@ def test_tasks_are_trained(run, folder: Path) -> None:
     assert "| CoNLL-2003 NER (F1) | 0 | " in result.out
     report = Path("report/report.md").read_text()
     assert "![Relative error reduction by ELMo." in report
-    runs = "squad-baseline-epochs_1 (seed 0), squad-model-epochs_1 (seed 0)"
+    runs = "squad-baseline-training.epochs_1 (seed 0), squad-model-training.epochs_1 (seed 0)"
     assert f"- No result of {runs}: not run: " in report
     assert Path("report/report.html").read_text().count("<svg") == 2
-    record = json.loads(Path("report/runs/conll2003-model-epochs_1-0.json").read_text())
+    record = json.loads(Path("report/runs/conll2003-model-training.epochs_1-0.json").read_text())
     assert record["metrics"]["elmo"].keys() == {"input"}
     assert record["metrics"]["scores"].keys() == {"dev", "test"}
     assert record["conditions"]["config"]["training"]["epochs"] == 1
@@ -79,7 +79,13 @@ def test_tasks_are_trained(run, folder: Path) -> None:
             ["--only", "figure1", "wsd", "--quick", "--datasets", "sick"],
             "the selected evaluations do not train on sick in a quick run; they train on snli",
         ),
-        (["--only", "wsd", "--datasets", "sick"], "on sick; they train on no dataset"),
+        (
+            ["--only", "wsd", "--datasets", "sick"],
+            "datasets are selected, but no evaluation with training",
+        ),
+        (["--only", "table1", "--set", "training.seed=7"], "training.seed cannot be set for all"),
+        (["--only", "table1", "--vectors", "none.txt"], "none.txt: no such file of word vectors"),
+        (["--only", "table1", "--options", "x.json"], "training does not accept --options"),
         (["--only", "table1", "--minutes", "0"], "minutes must be positive, got 0.0"),
         (["--only", "wic", "scws"], "nothing was measured; see the messages above"),
         (["--text", "none.txt"], "none.txt: no such file"),

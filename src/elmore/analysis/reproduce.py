@@ -54,7 +54,7 @@ class Outcomes(NamedTuple):
 
 
 class Training(NamedTuple):
-    """How the tables of trained tasks are made."""
+    """What to train, and with which resources."""
 
     plan: Plan
     resources: Resources
@@ -193,7 +193,11 @@ def _check_datasets(parts: Mapping[str, Part | TrainingPart], training: Training
     of_parts = (part.runs(plan) for part in parts.values() if isinstance(part, TrainingPart))
     used = {run.dataset for runs in of_parts for run in runs}
     if unused := (resources.datasets or frozenset()) - used:
-        names = ", ".join(name for name in DATASETS if name in used) or "no dataset"
+        if not used:
+            raise InputError(
+                "datasets are selected, but no evaluation with training, such as table1"
+            )
+        names = ", ".join(name for name in DATASETS if name in used)
         quick = " in a quick run" if plan.quick else ""
         raise InputError(
             f"the selected evaluations do not train on {min(unused)}{quick}; they train on {names}"

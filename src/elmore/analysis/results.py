@@ -19,7 +19,7 @@ class Result(NamedTuple):
     """What a reader needs to judge the scores, such as the number of examples."""
 
     findings: tuple[str, ...] = ()
-    """Claims of the paper, each with the verdict of these scores."""
+    """Sentences on what the scores show, such as claims with a verdict."""
 
     notes: tuple[str, ...] = ()
     """How data and protocol differ from those of the paper."""

@@ -113,6 +113,11 @@ def reproduce(
         raise InputError(f"{data}: no such folder; expected the folder of the datasets")
     read = partial(read_language_model, model.model, options=model.options, vocab=model.vocab)
     trained = [isinstance(part, TrainingPart) for part in parts.values()]
+    if any(trained) and (model.options or model.vocab):
+        raise InputError(
+            "training does not accept --options and --vocab; convert the model with "
+            "`elmore convert` first, or choose evaluations without training by --only"
+        )
     # Training runs load the model themselves and should have the GPU to themselves.
     embedder = (replace(model, device="cpu") if all(trained) else model).load()
     evaluated = Model(model_name(model.model), embedder, read)

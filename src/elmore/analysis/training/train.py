@@ -1,4 +1,4 @@
-"""Train the runs of all tables and figures that have not finished yet.
+"""Train the runs that have no record yet.
 
 OUTPUT/runs/NAME.json      a finished run: settings, scores, conditions
 OUTPUT/unfinished/NAME/    an unfinished run, with its checkpoints
