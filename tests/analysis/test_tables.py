@@ -200,6 +200,17 @@ def test_table2_compares_all_layers_with_the_last() -> None:
     ]
 
 
+def test_tables_show_the_paper_beside_missing_scores_but_no_baseline_alone() -> None:
+    results = {"srl-tiny-0": result(83), "squad-baseline-0": result(79)}
+    assert measure_table2(PLAN, results).scores == {
+        "baseline": {"EWT SRL (F1)": [], "EWT SRL, paper": "81.6"},
+        "last layer only": {"EWT SRL (F1)": [], "EWT SRL, paper": "84.1"},
+        "all layers, lambda = 1": {"EWT SRL (F1)": [], "EWT SRL, paper": "84.6"},
+        "all layers, lambda = 0.001": {"EWT SRL (F1)": [83], "EWT SRL, paper": "84.8"},
+    }
+    assert measure_table2(PLAN, {"squad-baseline-0": result(79)}).scores == {}
+
+
 def test_tables_compare_runs_with_the_same_seed() -> None:
     """The mean over all seeds, 79 and 75, would favor all layers."""
     results = variants(**{"tiny-layers_top": [70, 80]}) | {"srl-tiny-1": result(79)}

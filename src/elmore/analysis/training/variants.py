@@ -45,15 +45,20 @@ def all_variant_runs(plan: Plan, variants: Mapping[str, Variant]) -> list[Traini
 def variant_table(
     plan: Plan, results: Results, variants: Mapping[str, Variant]
 ) -> dict[str, dict[str, Cell]]:
-    """Return the dev scores of finished runs beside those of the paper."""
-    rows: dict[str, dict[str, Cell]] = {}
-    for name, variant in variants.items():
-        cells: dict[str, Cell] = {}
-        for dataset in variant_datasets(plan):
-            if scores := scores_on_dev(results, variant_runs(plan, dataset, variant)):
-                cells[DATASETS[dataset].heading] = list(scores.values())
-                if dataset in variant.published:
-                    cells[f"{DATASETS[dataset].title}, paper"] = str(variant.published[dataset])
-        if cells:
-            rows[name] = cells
-    return rows
+    """Return the dev scores of finished runs beside those of the paper.
+
+    Datasets without a finished run with ELMo are left out.
+    """
+    rows: dict[str, dict[str, Cell]] = {name: {} for name in variants}
+    for dataset in variant_datasets(plan):
+        scores = {
+            name: list(scores_on_dev(results, variant_runs(plan, dataset, variant)).values())
+            for name, variant in variants.items()
+        }
+        if not any(scores[name] for name, variant in variants.items() if variant.settings):
+            continue
+        for name, variant in variants.items():
+            rows[name][DATASETS[dataset].heading] = scores[name]
+            if dataset in variant.published:
+                rows[name][f"{DATASETS[dataset].title}, paper"] = str(variant.published[dataset])
+    return rows if any(rows.values()) else {}
