@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from elmore.analysis.data_files import checksums, find_file
+from elmore.analysis.data_files import checksums, find_file, find_files
 from elmore.analysis.results import NotAvailableError
 from elmore.checkpoint.pretrained import extracted
 from elmore.errors import InputError
@@ -33,6 +33,12 @@ def test_missing_and_ambiguous_files_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a.txt.xz").touch()
     with pytest.raises(InputError, match=r"2 files for a\.txt \(a\.txt, a\.txt\.xz\)"):
         find_file(tmp_path, "a.txt")
+
+
+def test_patterns_are_looked_up_and_paths_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "a.txt.xz").touch()
+    given = Path("elsewhere", "b[1].txt")
+    assert find_files(tmp_path, ["*.txt", given]) == [tmp_path / "a.txt.xz", given]
 
 
 def test_folder_and_archive_have_the_same_files(tmp_path: Path) -> None:

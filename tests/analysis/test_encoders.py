@@ -8,7 +8,9 @@ import pytest
 
 from elmore.analysis import encoders as module
 from elmore.analysis.cost import Cost
+from elmore.analysis.data_files import find_files
 from elmore.analysis.encoders import (
+    ENCODER_FILES,
     encoder_task_runs,
     measure_encoder_tasks,
     measure_encoders,
@@ -72,7 +74,7 @@ def test_missing_transformer_is_reported_with_what_to_install(
     assert install in note
     monkeypatch.setattr(module, "_PACKAGE", "no_such_package")
     with pytest.raises(NotAvailableError, match="not installed; run pip install") as raised:
-        measure_encoders("tiny", embedder, tmp_path)
+        measure_encoders("tiny", embedder, [tmp_path / name for name in ENCODER_FILES])
     assert install in str(raised.value)
 
 
@@ -88,7 +90,7 @@ def test_encoders_are_compared_by_cost_and_word_senses(
     monkeypatch.setattr(module, "find_transformers", lambda: {NAME: tmp_path})
     toy = ToyEmbedder({"bass": [[1, 0], [0, 1]], "cod": [[0, 1], [1, 0]]})
     monkeypatch.setattr(module, "TransformerEncoder", lambda *_, **__: toy)
-    result = measure_encoders("tiny", embedder, tmp_path)
+    result = measure_encoders("tiny", embedder, find_files(tmp_path, ENCODER_FILES))
     assert list(result.scores) == ["GloVe", "ELMo (tiny)", NAME, "first sense in WordNet"]
     assert result.scores["ELMo (tiny)"] == {
         "words/s": "2,345",

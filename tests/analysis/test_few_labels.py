@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from elmore.analysis import encoders, few_labels
+from elmore.analysis.data_files import find_files
 from elmore.analysis.few_labels import (
+    FEW_LABELS_FILES,
     Labeled,
     LayerScores,
     measure_few_labels,
@@ -62,7 +64,7 @@ def test_dev_set_selects_the_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(few_labels, "score_few_labels", lambda *_: by_layer)
     monkeypatch.setattr(few_labels, "frozen_encoders", lambda *_: [("toy", TOY, lambda: TOY)])
     write_data(tmp_path)
-    result = measure_few_labels("toy", TOY, tmp_path)  # type: ignore[arg-type]
+    result = measure_few_labels("toy", TOY, find_files(tmp_path, FEW_LABELS_FILES))  # type: ignore[arg-type]
     assert result.scores["toy"]["EWT, POS tags, 2 sentences"] == [10.0]
     assert result.details["layers for EWT, POS tags"] == {"toy": "layer 0"}
 
@@ -143,10 +145,10 @@ def test_encoders_are_compared_on_both_tasks(
     with monkeypatch.context() as patch:
         patch.setattr(encoders, "_PACKAGE", "no_such_package")
         with pytest.raises(NotAvailableError, match="not installed; run pip install"):
-            measure_few_labels("tiny", embedder, tmp_path)
+            measure_few_labels("tiny", embedder, find_files(tmp_path, FEW_LABELS_FILES))
     monkeypatch.setattr(encoders, "find_transformers", lambda: {"all-MiniLM-L6-v2": tmp_path})
     monkeypatch.setattr(encoders, "TransformerEncoder", lambda *_, **__: TOY)
-    result = measure_few_labels("tiny", embedder, tmp_path)
+    result = measure_few_labels("tiny", embedder, find_files(tmp_path, FEW_LABELS_FILES))
     columns = [
         *(f"SST, two classes, {n} sentences" for n in (100, 120)),
         *(f"EWT, POS tags, {n} sentences" for n in (10, 30, 60)),

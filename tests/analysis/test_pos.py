@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from elmore.analysis.data_files import find_files
 from elmore.analysis.pos import (
+    POS_FILES,
     TaggedWords,
     embed_words,
     measure_pos,
@@ -159,7 +161,9 @@ def test_scores_have_the_majority_class_and_the_control(embedder: Embedder, tmp_
     sentence = "".join(rows) + "\n"
     for name in ("train", "dev", "test"):
         (tmp_path / f"en-{name}.conllu").write_text(sentence * 10)
-    result = measure_pos(embedder, tmp_path, ProbeConfig(batch_size=5, learning_rate=0.05))
+    result = measure_pos(
+        embedder, find_files(tmp_path, POS_FILES), ProbeConfig(batch_size=5, learning_rate=0.05)
+    )
     assert result.scores.pop("majority class") == {"accuracy": 60}
     assert list(result.scores) == ["layer 0", "layer 1", "layer 2"]
     for scores in result.scores.values():

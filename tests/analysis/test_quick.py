@@ -3,7 +3,7 @@
 import lzma
 from pathlib import Path
 
-from elmore.analysis.quick import sample_of, sample_semcor, sampled_folder
+from elmore.analysis.quick import sample_of, sample_semcor, sampled_files
 from elmore.analysis.wsd import read_wsd
 
 
@@ -21,16 +21,14 @@ def test_sample_of_semcor_is_valid_and_keeps_table_4(tmp_path: Path) -> None:
     assert kept == [["w0"], ["play"], ["play"], ["w40"], ["w80"]]
 
 
-def test_folder_has_samples_and_copies(tmp_path: Path) -> None:
+def test_files_with_a_sampler_are_sampled_and_others_are_used_as_they_are(tmp_path: Path) -> None:
     lines = "".join(f"{n}\n" for n in range(100))
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "a.txt.xz").write_bytes(lzma.compress(lines.encode()))
-    (tmp_path / "b.txt").write_text(lines)
-    (tmp_path / "c").mkdir()
-    (tmp_path / "c" / "d.txt").write_text("d")
-    samplers = {"**/a.txt": sample_of("lines", 3)}
-    with sampled_folder(tmp_path, ["**/a.txt", "b.txt", "c"], samplers) as folder:
-        assert len((folder / "sub" / "a.txt").read_text().splitlines()) == 3
-        assert (folder / "b.txt").read_text() == lines
-        assert (folder / "c" / "d.txt").read_text() == "d"
-    assert not folder.exists()
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "c.txt.xz").write_bytes(lzma.compress(lines.encode()))
+    paths = [tmp_path / "a" / "c.txt.xz", tmp_path / "b", tmp_path / "b" / "c.txt.xz"]
+    with sampled_files(paths, [sample_of("lines", 3), None, sample_of("lines", 4)]) as files:
+        assert len(files[0].read_text().splitlines()) == 3
+        assert files[1] == paths[1]
+        assert len(files[2].read_text().splitlines()) == 4
+    assert [file.exists() for file in files] == [False, True, False]

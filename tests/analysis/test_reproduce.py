@@ -2,6 +2,7 @@
 
 import json
 import lzma
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -100,7 +101,7 @@ def count_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     calls: list[str] = []
 
     def counted(name: str, part: Part) -> Part:
-        def measure(model: Model, folder: Path) -> Result:
+        def measure(model: Model, files: Sequence[Path]) -> Result:
             calls.append(name)
             return Result({"row": {"score": float(len(calls))}}, {})
 
@@ -189,6 +190,23 @@ def test_perplexity_of_more_texts_is_measured(model: Model, data: Path, tmp_path
     record = outcomes.records["perplexity-news[1]"]
     assert record["details"]["tokens"] == 8
     assert list(record["conditions"]["data"]) == [text.name]
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_given_files_are_measured_even_beside_a_compressed_copy(
+    model: Model, tmp_path: Path, quick: bool
+) -> None:
+    text, pairs = tmp_path / "news.txt", tmp_path / "mine.data.txt"
+    text.write_text("The bank.\n")
+    pairs.write_text("bank\tN\t1-1\tThe bank\tA bank\n")
+    for file in (text, pairs):
+        copy = file.with_name(file.name + ".xz")
+        copy.write_bytes(lzma.compress(file.read_bytes() * 2))
+    parts = select_parts(["pairs"], [text], [pairs])
+    outcomes = reproduce(model, parts, tmp_path, tmp_path / "out", quick=quick)
+    assert outcomes.failed == {}
+    assert outcomes.records["perplexity-news"]["details"]["tokens"] == 4
+    assert outcomes.records["pairs-mine"]["details"] == {"pairs": 1}
 
 
 def test_evaluations_are_selected_by_name_and_group(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_scores_are_correlations_by_layer(tmp_path: Path) -> None:
         for angle, rating in zip(angles, (9, 5, 4, 0.5), strict=True)
     )
     (tmp_path / "ratings.txt").write_text("".join(pairs))
-    result = measure_scws(ToyEmbedder({"x": at_angle(0, 0), **table}), tmp_path)
+    result = measure_scws(ToyEmbedder({"x": at_angle(0, 0), **table}), tmp_path / "ratings.txt")
     assert result.scores["layer 0"]["Spearman"] == pytest.approx(100)
     assert result.scores["layer 1"]["Spearman"] == pytest.approx(-100)
     assert result.scores["averaged layers"]["Spearman"] == 0

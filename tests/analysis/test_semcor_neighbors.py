@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from elmore.analysis.data_files import find_files
 from elmore.analysis.results import NotAvailableError
-from elmore.analysis.semcor_neighbors import measure_neighbors
+from elmore.analysis.semcor_neighbors import NEIGHBOR_FILES, measure_neighbors
 from elmore.embedder import Embedder
 
 
@@ -23,7 +24,7 @@ def test_neighbors_are_those_with_the_largest_cosine(embedder: Embedder, tmp_pat
     queries = ["Ruiz made a play", "A play for Garson"]
     others = ["They play well", "a good play", "no"]
     write_semcor(tmp_path, *queries, *others)
-    result = measure_neighbors(embedder, tmp_path)
+    result = measure_neighbors(embedder, find_files(tmp_path, NEIGHBOR_FILES))
     assert result.details == {"sentences": 5}
     free, first, second = result.scores.items()
     assert (first[0], second[0]) == ("Ruiz made a [play]", "A [play] for Garson")
@@ -49,4 +50,4 @@ def test_text_without_the_sentences_of_the_paper_is_not_measured(
 ) -> None:
     write_semcor(tmp_path, "Ruiz made a play", "A play for nobody")
     with pytest.raises(NotAvailableError, match="no sentence with 'Garson' and 'play'"):
-        measure_neighbors(embedder, tmp_path)
+        measure_neighbors(embedder, find_files(tmp_path, NEIGHBOR_FILES))

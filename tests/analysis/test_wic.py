@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from elmore.analysis.data_files import find_files
 from elmore.analysis.neighbors import Occurrence
-from elmore.analysis.wic import best_threshold, measure_wic, read_wic
+from elmore.analysis.wic import WIC_FILES, best_threshold, measure_wic, read_wic
 from elmore.analysis.word_pairs import WordPair
 from elmore.errors import InputError
 from tests.analysis.toy import ToyEmbedder, at_angle
@@ -84,7 +85,7 @@ def test_accuracies_with_a_threshold_from_the_training_set(tmp_path: Path) -> No
     write(tmp_path / "train", "train", lines(20, 30, 60, 80, 80), "T\nT\nF\nF\nF\n")
     write(tmp_path / "dev", "dev", lines(20, 80), "T\nT\n")
     write(tmp_path / "test", "test", lines(20, 40, 60, 80), "T\nT\nF\nT\n")
-    result = measure_wic(embedder, tmp_path)
+    result = measure_wic(embedder, find_files(tmp_path, WIC_FILES))
     # Threshold: (cos 30 + cos 60) / 2 = 0.68, so 40 degrees (0.77) is the same meaning.
     assert result.details["thresholds"]["layer 0"] == pytest.approx(0.683, abs=1e-3)
     assert result.scores["layer 0"] == {"train": 100, "dev": 50, "test": 75}

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from elmore.analysis.data_files import find_files
 from elmore.analysis.wsd import (
+    WSD_FILES,
     Instance,
     Lexeme,
     SenseAverages,
@@ -254,7 +256,7 @@ def test_f1_accepts_any_of_several_gold_senses() -> None:
 
 def test_scores_of_all_sets_are_measured(embedder: Embedder, tmp_path: Path) -> None:
     write_wsd(tmp_path)
-    result = measure_wsd(embedder, tmp_path)
+    result = measure_wsd(embedder, find_files(tmp_path, WSD_FILES))
     expected = {"ALL": 20, **dict.fromkeys(SETS, 0), "senseval2": 100}
     assert result.scores.pop("first sense") == expected
     assert list(result.scores) == ["layer 0", "layer 1", "layer 2"]
@@ -271,7 +273,7 @@ def test_archive_without_a_test_set_is_rejected(embedder: Embedder, tmp_path: Pa
     sets.unlink()
     (tmp_path / "Evaluation_Datasets" / "senseval3" / "senseval3.data.xml").unlink()
     with pytest.raises(InputError, match=r"Evaluation_Datasets: .*senseval3\.data\.xml not found"):
-        measure_wsd(embedder, tmp_path)
+        measure_wsd(embedder, find_files(tmp_path, WSD_FILES))
 
 
 def test_first_sense_baseline_equals_the_published_scores(tasks: Path, tmp_path: Path) -> None:

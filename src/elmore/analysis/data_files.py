@@ -27,6 +27,11 @@ def find_file(folder: Path, pattern: str) -> Path:
     return paths[0]
 
 
+def find_files(folder: Path, files: Sequence[str | Path]) -> list[Path]:
+    """Return the file of each pattern, see `find_file`; paths are returned as they are."""
+    return [file if isinstance(file, Path) else find_file(folder, file) for file in files]
+
+
 def checksums(paths: Sequence[Path], folder: Path) -> dict[str, str]:
     """Return the SHA-256 of files, and of all files in folders, by their path below `folder`.
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from elmore.analysis.cost import WordVectorEncoder, measure_cost
-from elmore.analysis.data_files import find_file
 from elmore.analysis.results import Cell, NotAvailableError, Plot, Result
 from elmore.analysis.svg import BASELINE, ELMO, PAPER, mean_and_spread, new_figure, to_plot
 from elmore.analysis.training.datasets import DATASETS
@@ -64,13 +63,13 @@ class FrozenEncoder(NamedTuple):
     load: Callable[[], Encoder]
 
 
-def frozen_encoders(name: str, embedder: Embedder, folder: Path) -> list[FrozenEncoder]:
+def frozen_encoders(name: str, embedder: Embedder, vectors: Path) -> list[FrozenEncoder]:
     """Return the encoders to compare.
 
     Args:
         name: Name of the biLM.
         embedder: The biLM.
-        folder: Folder with the word vectors.
+        vectors: File of word vectors.
 
     Raises:
         NotAvailableError: If the transformer is not installed.
@@ -78,7 +77,7 @@ def frozen_encoders(name: str, embedder: Embedder, folder: Path) -> list[FrozenE
     transformers = find_transformers()
     if not transformers:
         raise NotAvailableError(f"the transformer is not installed; run {_INSTALL}")
-    transformer, vectors = transformers[_TRANSFORMER], find_file(folder, WORD_VECTORS)
+    transformer = transformers[_TRANSFORMER]
     return [
         FrozenEncoder(_GLOVE, vectors, lambda: WordVectorEncoder(read_word_vectors(vectors))),
         FrozenEncoder(f"ELMo ({name})", embedder, lambda: embedder),
@@ -90,27 +89,27 @@ def frozen_encoders(name: str, embedder: Embedder, folder: Path) -> list[FrozenE
     ]
 
 
-def measure_encoders(name: str, embedder: Embedder, folder: Path) -> Result:
+def measure_encoders(name: str, embedder: Embedder, files: Sequence[Path]) -> Result:
     """Return speed, memory, size and WSD scores of GloVe, ELMo and the transformer.
 
     Args:
         name: Name of the biLM.
         embedder: The biLM.
-        folder: Folder with `ENCODER_FILES`.
+        files: The files in the order of `ENCODER_FILES`.
 
     Raises:
         NotAvailableError: If the transformer is not installed.
     """
-    encoders = frozen_encoders(name, embedder, folder)
-    wsd = folder / "wsd"
-    semcor = read_wsd(*(find_file(wsd, file) for file in WSD_FILES[:2]))
+    *wsd_files, vectors = files
+    encoders = frozen_encoders(name, embedder, vectors)
+    semcor = read_wsd(*wsd_files[:2])
     sample = _sample([sentence.tokens for sentence in semcor])
     scores: dict[str, dict[str, Cell]] = {}
     layers, threads = {}, 0
     for encoder in encoders:
         row = encoder.name
         cost = measure_cost(encoder.source, sample)
-        by_layer, _ = score_layers(encoder.load(), wsd)
+        by_layer, _ = score_layers(encoder.load(), wsd_files)
         layers[row] = _best_layer(by_layer)
         threads = cost.threads
         scores[row] = {

@@ -1,6 +1,6 @@
 """Description of an evaluation: its data, its function, and published scores."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -26,14 +26,14 @@ class Part:
     """One evaluation of a biLM as it is."""
 
     title: str
-    folder: str
-    """Folder of its data, below the folder of all data."""
+    folder: str = ""
+    """Folder below the folder of all data that the patterns in `files` refer to."""
 
-    files: tuple[str, ...]
-    """Patterns of the files in that folder; files may be compressed."""
+    files: tuple[str | Path, ...]
+    """Patterns of its files, which may be compressed, or paths of files that users have named."""
 
-    measure: Callable[[Model, Path], Result]
-    """Returns the scores, given the folder of its data."""
+    measure: Callable[[Model, Sequence[Path]], Result]
+    """Returns the scores, given the paths of its files in the order of `files`."""
 
     source: str
     """Where to get the data."""
@@ -56,8 +56,8 @@ class Part:
     decimals: int = 1
     """Decimals of the scores in the report."""
 
-    quick: Mapping[str, Sampler] = field(default_factory=dict)
-    """Functions that write samples of files for a quick run, by pattern."""
+    quick: Mapping[str | Path, Sampler] = field(default_factory=dict)
+    """Functions that write samples for a quick run, by the entries of `files`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float16
 from torch import Tensor
 
-from elmore.analysis.data_files import find_file
 from elmore.analysis.encoders import WORD_VECTORS, frozen_encoders
 from elmore.analysis.pos import POS_FILES, read_conllu
 from elmore.analysis.probe import ProbeConfig, accuracy, standardize, train_probe
@@ -52,8 +51,7 @@ class FewLabels(NamedTuple):
     """Numbers of labeled sentences, each capped at the size of the training set."""
 
     read: Callable[[Path], list[Labeled]]
-    files: tuple[str, ...]
-    """Patterns of the training, dev and test files."""
+    """Reads a training, dev or test file."""
 
 
 class Features(NamedTuple):
@@ -72,26 +70,29 @@ def _read_tags(path: Path) -> list[Labeled]:
 
 
 _TASKS = (
-    FewLabels("SST, two classes", (100, 300, 1000), _read_sentiment, _SST_FILES),
-    FewLabels("EWT, POS tags", (10, 30, 100), _read_tags, _EWT_FILES),
+    FewLabels("SST, two classes", (100, 300, 1000), _read_sentiment),
+    FewLabels("EWT, POS tags", (10, 30, 100), _read_tags),
 )
 
 
-def measure_few_labels(name: str, embedder: Embedder, folder: Path) -> Result:
+def measure_few_labels(name: str, embedder: Embedder, files: Sequence[Path]) -> Result:
     """Return the test accuracy of linear classifiers with few labeled sentences.
 
     Args:
         name: Name of the biLM.
         embedder: The biLM.
-        folder: Folder with `FEW_LABELS_FILES`.
+        files: The files in the order of `FEW_LABELS_FILES`.
 
     Raises:
         NotAvailableError: If the transformer is not installed.
     """
     scores: dict[str, dict[str, Cell]] = {}
     best: dict[str, dict[str, str]] = {}
-    texts = [[task.read(find_file(folder, file)) for file in task.files] for task in _TASKS]
-    for row, _, load in frozen_encoders(name, embedder, folder):
+    sst, ewt, vectors = files[:3], files[3:6], files[6]
+    texts = [
+        [task.read(file) for file in paths] for task, paths in zip(_TASKS, (sst, ewt), strict=True)
+    ]
+    for row, _, load in frozen_encoders(name, embedder, vectors):
         encoder = load()
         for task, (train, dev, test) in zip(_TASKS, texts, strict=True):
             sizes = sorted({min(size, len(train)) for size in task.sizes})

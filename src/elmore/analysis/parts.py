@@ -1,10 +1,8 @@
 """All evaluations of a model: their data, functions and published scores."""
 
 from collections.abc import Iterable, Sequence
-from glob import escape
 from pathlib import Path
 
-from elmore.analysis.data_files import find_file
 from elmore.analysis.encoders import (
     ENCODER_FILES,
     encoder_task_runs,
@@ -13,7 +11,7 @@ from elmore.analysis.encoders import (
     plot_encoder_tasks,
     plot_encoders,
 )
-from elmore.analysis.evaluation import Model, Part, TrainingPart
+from elmore.analysis.evaluation import Part, TrainingPart
 from elmore.analysis.few_labels import FEW_LABELS_FILES, measure_few_labels, plot_few_labels
 from elmore.analysis.figure1 import figure1_runs, measure_figure1, plot_figure1
 from elmore.analysis.figure2 import figure2_runs, measure_figure2, plot_figure2
@@ -22,7 +20,6 @@ from elmore.analysis.heldout_text import measure_text
 from elmore.analysis.pairs_file import find_gold, measure_pairs
 from elmore.analysis.pos import POS_FILES, measure_pos
 from elmore.analysis.quick import sample_of, sample_semcor
-from elmore.analysis.results import Result
 from elmore.analysis.robustness import measure_robustness, plot_robustness, robustness_runs
 from elmore.analysis.scws import SCWS_FILES, measure_scws
 from elmore.analysis.self_similarity import measure_self_similarity, plot_self_similarity
@@ -35,50 +32,41 @@ from elmore.analysis.wsd import WSD_FILES, measure_wsd
 from elmore.errors import InputError
 
 
-def perplexity_part(path: Path, title: str) -> Part:
-    """Return an evaluation of the perplexity on a text file."""
-
-    def measure(model: Model, folder: Path) -> Result:
-        file = find_file(folder, escape(path.name))
-        return measure_text(model.read_language_model(), model.embedder, file)
-
+def perplexity_part(file: str | Path, title: str) -> Part:
+    """Return an evaluation of the perplexity on a text file, see `Part.files`."""
     return Part(
         title=title,
-        folder=str(path.parent),
-        files=(escape(path.name),),
-        measure=measure,
+        folder="corpus",
+        files=(file,),
+        measure=lambda model, files: measure_text(
+            model.read_language_model(), model.embedder, *files
+        ),
         source="any text that the model was not trained on",
         about="With the full softmax; every sentence starts from a zero state.",
         precision="fp32",
         decimals=2,
-        quick={escape(path.name): sample_of("lines", 12)},
+        quick={file: sample_of("lines", 12)},
     )
 
 
 def pairs_part(path: Path) -> Part:
     """Return an evaluation of the similarity of words in context, on a file of pairs."""
     gold = find_gold(path)
-    files = (escape(path.name), *([escape(gold.name)] if gold else []))
-
-    def measure(model: Model, folder: Path) -> Result:
-        data, *labels = (find_file(folder, name) for name in files)
-        return measure_pairs(model.embedder, data, *labels)
-
+    files = (path, gold) if gold else (path,)
     return Part(
         title=f"Similarity of words in context, {path.name}",
-        folder=str(path.parent),
         files=files,
-        measure=measure,
+        measure=lambda model, files: measure_pairs(model.embedder, *files),
         source="any file in the format of WiC or SCWS",
         about="Cosine of two words in context, by layer; with gold labels (WiC), the area under "
         "the ROC curve, 0.5 by chance; with ratings (SCWS), Spearman's correlation.",
         decimals=3,
-        quick={name: sample_of("lines", 200) for name in files},
+        quick={file: sample_of("lines", 200) for file in files},
     )
 
 
 PARTS: dict[str, Part | TrainingPart] = {
-    "perplexity": perplexity_part(Path("corpus/valid.txt"), "Perplexity on held-out text"),
+    "perplexity": perplexity_part("valid.txt", "Perplexity on held-out text"),
     "table1": TrainingPart(
         title="Table 1: tasks with and without ELMo",
         runs=table1_runs,
@@ -113,7 +101,7 @@ PARTS: dict[str, Part | TrainingPart] = {
         title="Table 4: nearest neighbors of a word in context",
         folder="tasks/wsd",
         files=NEIGHBOR_FILES,
-        measure=lambda model, folder: measure_neighbors(model.embedder, folder),
+        measure=lambda model, files: measure_neighbors(model.embedder, files),
         source="SemCor of http://lcl.uniroma1.it/wsdeval",
         about='The words of SemCor that are most similar to "play" in two of its sentences, by '
         "the cosine of the top layer.",
@@ -125,7 +113,7 @@ PARTS: dict[str, Part | TrainingPart] = {
         title="Table 5: word sense disambiguation",
         folder="tasks/wsd",
         files=WSD_FILES,
-        measure=lambda model, folder: measure_wsd(model.embedder, folder),
+        measure=lambda model, files: measure_wsd(model.embedder, files),
         source="http://lcl.uniroma1.it/wsdeval, and WordNet 3.0 for index.sense",
         about="F1 in percent: the nearest average vector of a sense in SemCor; words that SemCor "
         "does not have get their first sense in WordNet.",
@@ -142,7 +130,7 @@ PARTS: dict[str, Part | TrainingPart] = {
         title="Table 6: part-of-speech tagging",
         folder="tasks/pos",
         files=POS_FILES,
-        measure=lambda model, folder: measure_pos(model.embedder, folder),
+        measure=lambda model, files: measure_pos(model.embedder, files),
         source="a treebank of https://universaldependencies.org, such as English EWT",
         about="Accuracy in percent of a linear probe for the treebank's own tags (XPOS). As a "
         "control, the probe is also trained on shuffled tags. It then fits noise and must not be "
@@ -192,7 +180,7 @@ PARTS: dict[str, Part | TrainingPart] = {
         title="WiC: same meaning in two sentences?",
         folder="tasks/wic",
         files=WIC_FILES,
-        measure=lambda model, folder: measure_wic(model.embedder, folder),
+        measure=lambda model, files: measure_wic(model.embedder, files),
         source="https://pilehvar.github.io/wic",
         about="Accuracy in percent of a threshold on the cosine, tuned on the training set.",
         published="Pilehvar and Camacho-Collados (2019), test: ELMo 57.7, BERT-large 65.5; chance "
@@ -203,7 +191,7 @@ PARTS: dict[str, Part | TrainingPart] = {
         title="SCWS: similarity of words in context",
         folder="tasks/scws",
         files=SCWS_FILES,
-        measure=lambda model, folder: measure_scws(model.embedder, folder),
+        measure=lambda model, files: measure_scws(model.embedder, *files),
         source="https://ai.stanford.edu/~ehhuang",
         about="Spearman's correlation, times 100, of the cosine with the mean human rating.",
         quick={name: sample_of("lines", 100) for name in SCWS_FILES},
@@ -212,9 +200,7 @@ PARTS: dict[str, Part | TrainingPart] = {
         title="How contextual are the layers?",
         folder="corpus",
         files=("valid.txt",),
-        measure=lambda model, folder: measure_self_similarity(
-            model.embedder, find_file(folder, "valid.txt")
-        ),
+        measure=lambda model, files: measure_self_similarity(model.embedder, *files),
         plot=plot_self_similarity,
         source="any text",
         about="Mean cosines: of the vectors of a word in different sentences (self-similarity; 1 "
@@ -241,7 +227,7 @@ PARTS: dict[str, Part | TrainingPart] = {
         title="Where ELMo stands today: speed, memory, size and WSD",
         folder="tasks",
         files=ENCODER_FILES,
-        measure=lambda model, folder: measure_encoders(model.name, model.embedder, folder),
+        measure=lambda model, files: measure_encoders(model.name, model.embedder, files),
         plot=plot_encoders,
         source="those of Table 5 (wsd), and GloVe of https://nlp.stanford.edu/projects/glove",
         about="Frozen encoders on a CPU: GloVe, ELMo, and the small transformer all-MiniLM-L6-v2, "
@@ -253,7 +239,7 @@ PARTS: dict[str, Part | TrainingPart] = {
         title="Where ELMo stands today: few labels",
         folder="tasks",
         files=FEW_LABELS_FILES,
-        measure=lambda model, folder: measure_few_labels(model.name, model.embedder, folder),
+        measure=lambda model, files: measure_few_labels(model.name, model.embedder, files),
         plot=plot_few_labels,
         source="the Stanford Sentiment Treebank, a treebank of https://universaldependencies.org, "
         "and GloVe of https://nlp.stanford.edu/projects/glove",

@@ -4,7 +4,7 @@ J layers, N words of a text, W words of a sentence, D dim, K tags.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float16
 from torch import Tensor
 
-from elmore.analysis.data_files import find_file
 from elmore.analysis.probe import ProbeConfig, accuracy, standardize, train_probe
 from elmore.analysis.results import Result, finding, layer_rows
 from elmore.embedder import Embedder
@@ -37,14 +36,21 @@ class TaggedWords(NamedTuple):
     tags: list[str]
 
 
-def measure_pos(embedder: Embedder, folder: Path, config: ProbeConfig | None = None) -> Result:
+def measure_pos(
+    embedder: Embedder, files: Sequence[Path], config: ProbeConfig | None = None
+) -> Result:
     """Return the accuracy in percent of a linear probe on each layer.
 
     As a control, probes are also trained on shuffled tags. They cannot do better than to predict
     the most frequent tag, unless the probe or the evaluation is flawed.
+
+    Args:
+        embedder: The model.
+        files: The files in the order of `POS_FILES`.
+        config: How a probe is trained.
     """
     config = config or ProbeConfig()
-    texts = [read_conllu(find_file(folder, name)) for name in POS_FILES]
+    texts = [read_conllu(file) for file in files]
     train, dev, test = (
         embed_words(embedder, with_progress(text, "treebank sentences embedded", len(text)))
         for text in texts

@@ -1,13 +1,11 @@
 """Small samples of data, for quick runs."""
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from elmore.analysis.data_files import find_file
 from elmore.analysis.training.samples import Format, write_sample
+from elmore.atomic import temporary_folder
 from elmore.text.lines import read_lines
 
 Sampler = Callable[[Path, Path], None]
@@ -45,26 +43,22 @@ def sample_semcor(source: Path, target: Path) -> None:
 
 
 @contextmanager
-def sampled_folder(
-    folder: Path, patterns: Sequence[str], samplers: Mapping[str, Sampler]
-) -> Iterator[Path]:
-    """Yield a temporary folder with samples of the files of an evaluation.
+def sampled_files(
+    paths: Sequence[Path], samplers: Sequence[Sampler | None]
+) -> Iterator[list[Path]]:
+    """Yield the paths of samples of files, which are deleted at the end.
 
     Args:
-        folder: The folder of the files.
-        patterns: Patterns of the files.
-        samplers: Functions by pattern; files without one are copied.
+        paths: Files of an evaluation, optionally compressed.
+        samplers: The function that writes the sample of each file; a file without one is not
+            sampled.
     """
-    with tempfile.TemporaryDirectory(prefix="elmore-") as temporary:
-        for pattern in patterns:
-            source = find_file(folder, pattern)
-            target = Path(temporary) / source.relative_to(folder)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if pattern in samplers:
-                plain = target.with_suffix("") if target.suffix in (".xz", ".gz") else target
-                samplers[pattern](source, plain)
-            elif source.is_dir():
-                shutil.copytree(source, target)
-            else:
-                shutil.copy(source, target)
-        yield Path(temporary)
+    with temporary_folder() as folder:
+        samples = list(paths)
+        for number, (path, write) in enumerate(zip(paths, samplers, strict=True)):
+            if write:
+                name = path.stem if path.suffix in (".xz", ".gz") else path.name
+                samples[number] = folder / str(number) / name
+                samples[number].parent.mkdir()
+                write(path, samples[number])
+        yield samples

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from elmore.analysis.conditions import changed_conditions, describe_conditions
-from elmore.analysis.data_files import checksums, find_file
+from elmore.analysis.data_files import checksums, find_files
 from elmore.analysis.evaluation import Model, Part, TrainingPart
 from elmore.analysis.html import render_html
 from elmore.analysis.parts import PARTS
-from elmore.analysis.quick import sampled_folder
+from elmore.analysis.quick import sampled_files
 from elmore.analysis.report import render_report
 from elmore.analysis.results import NotAvailableError, Plot, Result
 from elmore.analysis.training.datasets import DATASETS
@@ -140,9 +140,9 @@ def _run(
     quick: bool,
 ) -> dict[str, Any]:
     """Return the contents of the JSON file of an evaluation, after running it if necessary."""
-    folder, file = data / part.folder, output / f"{name}.json"
+    file = output / f"{name}.json"
     try:
-        paths = [find_file(folder, pattern) for pattern in part.files]
+        paths = find_files(data / part.folder, part.files)
     except NotAvailableError as error:
         raise NotAvailableError(f"{error}; source: {part.source}") from None
     conditions = describe_conditions(model.name, model.embedder, checksums(paths, data))
@@ -159,8 +159,8 @@ def _run(
     else:
         show(f"{name}: {part.title}")
     start = time.monotonic()
-    sample = sampled_folder(folder, part.files, part.quick) if quick else nullcontext(folder)
-    with sample as measured:
+    samplers = [part.quick.get(file) for file in part.files]
+    with sampled_files(paths, samplers) if quick else nullcontext(paths) as measured:
         result = part.measure(model, measured)
     seconds = round(time.monotonic() - start, 1)
     figures = _write_figures(name, lambda: part.plot(result), output, show)

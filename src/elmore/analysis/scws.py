@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from elmore.analysis.data_files import find_file
 from elmore.analysis.neighbors import Occurrence
 from elmore.analysis.results import Result
 from elmore.analysis.word_pairs import WordPair, pair_similarities
@@ -34,12 +33,16 @@ class RatedPair(NamedTuple):
     rating: float
 
 
-def measure_scws(embedder: Embedder, folder: Path) -> Result:
+def measure_scws(embedder: Embedder, path: Path) -> Result:
     """Return Spearman's correlation, times 100, of the ratings with the cosines of each layer.
 
     A context, about 50 words on either side, is embedded as one sentence.
+
+    Args:
+        embedder: The model.
+        path: `ratings.txt`.
     """
-    rated = read_scws(find_file(folder, *SCWS_FILES))
+    rated = read_scws(path)
     ratings = np.array([rating for _, rating in rated])
     similarities = pair_similarities(embedder, [pair for pair, _ in rated])
     scores = {

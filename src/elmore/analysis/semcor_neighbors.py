@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 
-from elmore.analysis.data_files import find_file
 from elmore.analysis.neighbors import Occurrence, nearest_neighbors, unit
 from elmore.analysis.results import NotAvailableError, Result
 from elmore.analysis.wsd import read_wsd
@@ -20,13 +19,17 @@ _NAMES = ("Ruiz", "Garson")  # each occurs in one of the paper's two sentences
 _RANKS = ("nearest", "second", "third")
 
 
-def measure_neighbors(embedder: Embedder, folder: Path) -> Result:
+def measure_neighbors(embedder: Embedder, files: Sequence[Path]) -> Result:
     """Return the nearest words in SemCor, by the top layer, and of the word without context.
+
+    Args:
+        embedder: The model.
+        files: The files in the order of `NEIGHBOR_FILES`.
 
     Raises:
         NotAvailableError: If a sentence of the paper is not in the text.
     """
-    data, keys = (find_file(folder, name) for name in NEIGHBOR_FILES)
+    data, keys = files
     text = [sentence.tokens for sentence in read_wsd(data, keys)]
     queries = [_find_query(text, name, data) for name in _NAMES]
     shown = with_progress(text, "SemCor sentences compared", len(text))

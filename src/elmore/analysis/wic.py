@@ -10,6 +10,7 @@ N pairs.
 """
 
 import re
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from elmore.analysis.data_files import find_file
 from elmore.analysis.neighbors import Occurrence
 from elmore.analysis.results import Result
 from elmore.analysis.word_pairs import WordPair, pair_similarities
@@ -25,9 +25,8 @@ from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.text.lines import read_lines
 
-WIC_FILES = tuple(
-    f"**/{part}.{kind}.txt" for part in ("train", "dev", "test") for kind in ("data", "gold")
-)
+_PARTS = ("train", "dev", "test")
+WIC_FILES = tuple(f"**/{part}.{kind}.txt" for part in _PARTS for kind in ("data", "gold"))
 """Files below the folder of the dataset."""
 
 _COLUMNS = 5
@@ -41,13 +40,16 @@ class WicSet(NamedTuple):
     same: Bool[np.ndarray, " N"]
 
 
-def measure_wic(embedder: Embedder, folder: Path) -> Result:
-    """Return the accuracy in percent of each layer, with a threshold tuned on the training set."""
+def measure_wic(embedder: Embedder, files: Sequence[Path]) -> Result:
+    """Return the accuracy in percent of each layer, with a threshold tuned on the training set.
+
+    Args:
+        embedder: The model.
+        files: The files in the order of `WIC_FILES`.
+    """
     sets = {
-        part: read_wic(find_file(folder, data), find_file(folder, gold))
-        for part, data, gold in zip(
-            ("train", "dev", "test"), WIC_FILES[::2], WIC_FILES[1::2], strict=True
-        )
+        part: read_wic(data, gold)
+        for part, data, gold in zip(_PARTS, files[::2], files[1::2], strict=True)
     }
     similarities = {part: pair_similarities(embedder, sets[part].pairs) for part in sets}
     scores, thresholds = {}, {}

@@ -74,12 +74,16 @@ class SenseAverages(NamedTuple):
         return [senses[first] for first in is_nearest.argmax(axis=1)]
 
 
-def measure_wsd(embedder: Encoder, folder: Path) -> Result:
+def measure_wsd(embedder: Encoder, files: Sequence[Path]) -> Result:
     """Return the F1 in percent of each layer, and of WordNet's first sense, on each test set.
 
     Senses are learned from SemCor. `ALL` is the concatenation of the test sets.
+
+    Args:
+        embedder: The model.
+        files: The files in the order of `WSD_FILES`.
     """
-    scores, details = score_layers(embedder, folder)
+    scores, details = score_layers(embedder, files)
     lower, top = scores["layer 1"]["ALL"], scores[layer_rows(embedder.num_layers)[-1]]["ALL"]
     claim = "The top layer is better at word senses than the first biLSTM layer"
     verdict = finding(claim, top > lower, f"F1 {top:.1f} and {lower:.1f} on ALL")
@@ -87,12 +91,13 @@ def measure_wsd(embedder: Encoder, folder: Path) -> Result:
 
 
 def score_layers(
-    embedder: Encoder, folder: Path
+    embedder: Encoder, files: Sequence[Path]
 ) -> tuple[dict[str, dict[str, float]], dict[str, int]]:
     """Return the scores of each layer of any encoder, and numbers of instances and senses."""
-    first_senses = read_first_senses(find_file(folder, "index.sense"))
-    texts = _read_test_sets(find_file(folder, "Evaluation_Datasets"))
-    semcor = read_wsd(*(find_file(folder, name) for name in WSD_FILES[:2]))
+    data, keys, index, test_sets = files
+    first_senses = read_first_senses(index)
+    texts = _read_test_sets(test_sets)
+    semcor = read_wsd(data, keys)
     averages = average_senses(
         embedder, with_progress(semcor, "SemCor sentences embedded", len(semcor))
     )
