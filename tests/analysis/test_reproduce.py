@@ -230,6 +230,19 @@ def test_damaged_result_is_reported_and_kept(model: Model, data: Path, tmp_path:
     assert (tmp_path / "out" / "pos.json").read_text() == "{"
 
 
+def test_damaged_result_of_another_evaluation_is_part_of_the_report(
+    model: Model, data: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "pos.json").write_text("{")
+    outcomes = reproduce(model, select_parts(["wsd"]), data, tmp_path / "out")
+    assert list(outcomes.records) == ["wsd"]
+    assert outcomes.failed == {}
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert f"## {PARTS['wsd'].title}" in report
+    assert f"- pos (damaged): {tmp_path / 'out' / 'pos.json'} is damaged" in report
+
+
 CPU = Resources(device="cpu", jobs=4)
 
 

@@ -338,21 +338,26 @@ def _write_report(output: Path, outcomes: Outcomes, weights_hash: str, *, quick:
     of_files = sorted(
         file.stem for kind in ("perplexity", "pairs") for file in output.glob(f"{kind}-*.json")
     )
-    names = (*PARTS, *of_files)
-    earlier = {
-        name: _read_record(output / f"{name}.json")
-        for name in names
-        if name not in (*outcomes.records, *outcomes.failed) and (output / f"{name}.json").exists()
-    }
-    every = outcomes.records | {
-        name: record
-        for name, record in earlier.items()
-        if record["conditions"].get("weights_hash") == weights_hash
-        and record["conditions"].get("quick", False) == quick
-    }
-    records = {name: every[name] for name in names if name in every}
+    records, damaged = {}, {}
+    for name in (*PARTS, *of_files):
+        file = output / f"{name}.json"
+        if name in outcomes.records:
+            records[name] = outcomes.records[name]
+        elif name not in outcomes.failed and file.exists():
+            try:
+                record = _read_record(file)
+            except InputError as error:
+                damaged[name] = str(error)
+                continue
+            measured = record["conditions"]
+            if (measured.get("weights_hash"), measured.get("quick", False)) == (
+                weights_hash,
+                quick,
+            ):
+                records[name] = record
     names_of: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for kind, reasons in (("not run", outcomes.not_run), ("failed", outcomes.failed)):
+    no_result = {"not run": outcomes.not_run, "failed": outcomes.failed, "damaged": damaged}
+    for kind, reasons in no_result.items():
         for name, reason in reasons.items():
             if name not in records:
                 names_of[kind, reason].append(name)
