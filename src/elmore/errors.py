@@ -1,5 +1,6 @@
 """Errors that users can fix, such as invalid input and missing packages; warnings for users."""
 
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -34,6 +35,19 @@ def describe_os_error(error: OSError) -> str:
     """Return the file and what is wrong with it, such as `x.txt: No such file or directory`."""
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror or error}"
+
+
+_OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|not enough memory")
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether the reason of an error is too little memory.
+
+    PyTorch raises `RuntimeError` on a CPU, and a subclass of it on a GPU.
+    """
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)) is not None
+    )
 
 
 def require(module: str, *, extra: str) -> Any:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 import elmore
 from elmore.analysis import parts as module
@@ -24,7 +25,7 @@ from elmore.bilm.model import BiLM
 from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.language_model import read_language_model
 from elmore.embedder import Embedder
-from elmore.errors import InputError
+from elmore.errors import InputError, MissingExtraError
 from tests.analysis.toy import VOCABULARY, uniform_softmax, write_pos, write_wsd
 from tests.analysis.training.fake import TINY, fake_command, write_data
 
@@ -170,6 +171,40 @@ def test_invalid_data_do_not_stop_other_evaluations(
     assert "semcor.data.xml is not well-formed XML" in outcomes.failed["wsd"]
     report = (tmp_path / "out" / "report.md").read_text()
     assert "- wsd (failed): " in report
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 9 GiB."),
+            "not enough memory (CUDA out of memory. Tried to allocate 9 GiB.)",
+        ),
+        (RuntimeError("can't allocate memory"), "not enough memory (can't allocate memory)"),
+        (MissingExtraError("this needs the package 'spacy'"), "this needs the package 'spacy'"),
+    ],
+)
+def test_too_little_memory_and_missing_packages_do_not_stop_other_evaluations(
+    model: Model, data: Path, tmp_path: Path, error: Exception, reason: str
+) -> None:
+    def fail(*_: object) -> Result:
+        raise error
+
+    parts, messages = select_parts(["wsd", "pos"]), []
+    parts["wsd"] = replace(parts["wsd"], measure=fail)
+    outcomes = reproduce(model, parts, data, tmp_path / "out", show=messages.append)
+    assert outcomes.failed == {"wsd": reason}
+    assert f"wsd: failed: {reason}" in messages
+    assert list(outcomes.records) == ["pos"]
+
+
+def test_bug_in_an_evaluation_is_not_hidden(model: Model, data: Path, tmp_path: Path) -> None:
+    def fail(*_: object) -> Result:
+        raise RuntimeError("shapes do not match")
+
+    parts = {"wsd": replace(PARTS["wsd"], measure=fail)}
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        reproduce(model, parts, data, tmp_path / "out")
 
 
 def test_model_without_a_softmax_has_no_perplexity(

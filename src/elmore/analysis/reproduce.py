@@ -27,7 +27,7 @@ from elmore.analysis.training.run import Plan, TrainingRun, describe_seeds
 from elmore.analysis.training.train import Resources, Trained, train_missing
 from elmore.atomic import lock, write_text
 from elmore.checkpoint.language_model import NoSoftmaxError
-from elmore.errors import InputError, MissingExtraError
+from elmore.errors import InputError, MissingExtraError, is_out_of_memory
 from elmore.schema import write_json
 from elmore.tasks.vectors import read_word_vectors
 
@@ -47,7 +47,7 @@ class Outcomes(NamedTuple):
     """Reasons why evaluations were not run: data that are not there, for example."""
 
     failed: dict[str, str]
-    """Errors of evaluations with invalid data, and of training runs."""
+    """Errors of evaluations and of training runs."""
 
     unfinished: list[str]
     """Names of training runs that the time limit has stopped or kept from starting."""
@@ -73,8 +73,8 @@ def reproduce(
     """Run evaluations and write their results to a folder.
 
     An evaluation is skipped if the folder has its result for the same weights, data, settings and
-    version of elmore; a result under other conditions is replaced. An evaluation that fails does
-    not stop the others.
+    version of elmore; a result under other conditions is replaced. An evaluation with invalid data,
+    too little memory or a missing package does not stop the others.
 
     Args:
         model: The model.
@@ -105,9 +105,15 @@ def reproduce(
             except (NotAvailableError, NoSoftmaxError) as error:
                 outcomes.not_run[name] = str(error)
                 show(f"{name}: not run: {error}")
-            except (InputError, OSError) as error:
+            except (InputError, MissingExtraError, OSError) as error:
                 outcomes.failed[name] = str(error)
                 show(f"{name}: failed: {error}")
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                reason = f"not enough memory ({' '.join(str(error).split()):.200})"
+                outcomes.failed[name] = reason
+                show(f"{name}: failed: {reason}")
         tables = {name: part for name, part in parts.items() if isinstance(part, TrainingPart)}
         if training and tables:
             elapsed = (time.monotonic() - start) / 60

@@ -4,7 +4,6 @@ Commands import torch and other slow packages when they run, so that `elmore --h
 """
 
 import io
-import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from elmore.cli.pretrain import pretrain
 from elmore.cli.reproduce import reproduce
 from elmore.cli.serve import serve
 from elmore.cli.train import train
-from elmore.errors import InputError, MissingExtraError, describe_os_error
+from elmore.errors import InputError, MissingExtraError, describe_os_error, is_out_of_memory
 from elmore.signals import InterruptedRunError, handled_signals
 from elmore.threads import limit_spinning
 
@@ -80,9 +79,6 @@ for group, name, commands in (
 app.command(exports)
 
 
-_OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|not enough memory")
-
-
 def main() -> None:
     """Run a command. Invalid input prints a one-line error and exits with code 2."""
     _write_utf8()
@@ -106,8 +102,8 @@ def main() -> None:
     except OSError as error:
         # A missing file or a full disk, for example: not a bug, so no traceback.
         _fail(describe_os_error(error))
-    except (MemoryError, RuntimeError) as error:  # PyTorch raises RuntimeError
-        if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(str(error)):
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
             raise
         _fail(f"not enough memory; try a smaller model or smaller batches ({error!s:.200})")
 
