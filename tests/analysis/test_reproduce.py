@@ -26,6 +26,7 @@ from elmore.checkpoint.directory import write_directory
 from elmore.checkpoint.language_model import read_language_model
 from elmore.embedder import Embedder
 from elmore.errors import InputError, MissingExtraError
+from elmore.training.run_folder import hardware_name
 from tests.analysis.toy import VOCABULARY, uniform_softmax, write_pos, write_wsd
 from tests.analysis.training.fake import TINY, fake_command, write_data
 
@@ -160,6 +161,19 @@ def test_perplexity_does_not_depend_on_the_precision_of_the_embedder(
     int8 = Embedder(model.embedder.bilm, device="cpu", precision="int8")
     outcomes = reproduce(model._replace(embedder=int8), parts, data, tmp_path / "out")
     assert outcomes.records["perplexity"]["conditions"]["precision"] == "fp32"
+
+
+def test_evaluation_may_be_computed_on_another_device_than_the_embedder(
+    model: Model, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count_calls(monkeypatch)
+    model.embedder.device = torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "a GPU")
+    parts = select_parts(["wsd", "pos"])
+    parts["wsd"] = replace(parts["wsd"], device="cpu")
+    outcomes = reproduce(model, parts, data, tmp_path / "out")
+    devices = {name: record["conditions"]["device"] for name, record in outcomes.records.items()}
+    assert devices == {"wsd": hardware_name(torch.device("cpu")), "pos": "a GPU"}
 
 
 def test_invalid_data_do_not_stop_other_evaluations(

@@ -50,6 +50,9 @@ class Part:
     precision: Precision | None = None
     """Precision of the computation, if it is not that of the embedder."""
 
+    device: str | None = None
+    """Device of the computation, if it is not that of the embedder."""
+
     plot: Callable[[Result], list[Plot]] = lambda _result: []
     """Returns the figures."""
 

@@ -228,6 +228,7 @@ PARTS: dict[str, Part | TrainingPart] = {
         folder="tasks",
         files=ENCODER_FILES,
         measure=lambda model, files: measure_encoders(model.name, model.embedder, files),
+        device="cpu",
         plot=plot_encoders,
         source="those of Table 5 (wsd), and GloVe of https://nlp.stanford.edu/projects/glove",
         about="Frozen encoders on a CPU: GloVe, ELMo, and the small transformer all-MiniLM-L6-v2, "

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from elmore.analysis.conditions import changed_conditions, describe_conditions
 from elmore.analysis.data_files import checksums, find_files
 from elmore.analysis.evaluation import Model, Part, TrainingPart
@@ -30,6 +32,7 @@ from elmore.checkpoint.language_model import NoSoftmaxError
 from elmore.errors import InputError, MissingExtraError, is_out_of_memory
 from elmore.schema import write_json
 from elmore.tasks.vectors import read_word_vectors
+from elmore.training.run_folder import hardware_name
 
 REPORT, PAGE = "report.md", "report.html"
 
@@ -152,7 +155,10 @@ def _run(
     except NotAvailableError as error:
         raise NotAvailableError(f"{error}; source: {part.source}") from None
     conditions = describe_conditions(model.name, model.embedder, checksums(paths, data))
-    conditions["precision"] = part.precision or conditions["precision"]
+    if part.precision:
+        conditions["precision"] = part.precision
+    if part.device:
+        conditions["device"] = hardware_name(torch.device(part.device))
     if quick:
         conditions["quick"] = True
     if file.exists():
