@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import elmore
-from elmore.analysis.conditions import source_commit
+from elmore.analysis.conditions import changed_conditions, describe_conditions, source_commit
+from elmore.embedder import Embedder
 
 
 @pytest.fixture(autouse=True)
@@ -76,3 +77,12 @@ def test_commit_of_an_installation_is_the_one_that_pip_recorded(
     monkeypatch.setattr(elmore, "__file__", str(tmp_path / "copy" / "elmore" / "__init__.py"))
     source_commit.cache_clear()
     assert source_commit() is None  # a copy of the source, not what pip installed
+
+
+def test_only_conditions_that_change_scores_count_as_changes(embedder: Embedder) -> None:
+    before = describe_conditions("tiny", embedder, {"a.txt": "1"})
+    now = describe_conditions("renamed", embedder, {"a.txt": "1"})
+    assert changed_conditions(before, now) == []
+    assert changed_conditions({**before, "seed": 0}, now) == []  # written by older commits
+    now |= {"precision": "int8", "data": {"a.txt": "2"}}
+    assert changed_conditions(before, now) == ["precision", "data"]

@@ -50,7 +50,7 @@ def record(**changes) -> dict:
         "runs": ["sick-baseline-0"],
         "conditions": {
             "model": "tiny", "weights_hash": "abc", "elmore": "1", "commit": None, "torch": "2",
-            "precision": "fp32", "device": "CPU", "seed": None, "seconds": 3, "data": {"f": "sha"},
+            "precision": "fp32", "device": "CPU", "seconds": 3, "data": {"f": "sha"},
         } | changes,
     }  # fmt: skip
 

@@ -11,20 +11,10 @@ from typing import Any
 import torch
 
 import elmore
-from elmore.analysis.probe import ProbeConfig
 from elmore.embedder import Embedder
 from elmore.training.run_folder import hardware_name
 
-_IDENTITY = (
-    "weights_hash",
-    "elmore",
-    "precision",
-    "tokenizer",
-    "language",
-    "seed",
-    "data",
-    "quick",
-)
+_IDENTITY = ("weights_hash", "elmore", "precision", "tokenizer", "language", "data", "quick")
 
 
 def describe_conditions(model: str, embedder: Embedder, data: dict[str, str]) -> dict[str, Any]:
@@ -39,7 +29,6 @@ def describe_conditions(model: str, embedder: Embedder, data: dict[str, str]) ->
         "tokenizer": embedder.tokenizer,
         "language": embedder.language,
         "device": hardware_name(embedder.device),
-        "seed": ProbeConfig().seed,
         "data": data,
     }
 

@@ -100,7 +100,6 @@ def render_conditions(name: str, record: dict[str, Any]) -> str:
             ("torch", "torch"),
             ("biLM computed in" if "runs" in record else "computed in", "precision"),
             ("on", "device"),
-            ("seed", "seed"),
         )
         if conditions[key] is not None
     )

@@ -338,7 +338,6 @@ def _conditions_of(records: list[dict[str, Any]], model: Model, *, quick: bool) 
         **{name: every(name) for name in ("elmore", "commit", "torch")},
         "precision": " and ".join(dict.fromkeys(with_bilm)) or None,
         "device": every("hardware"),
-        "seed": None,
         "seconds": round(sum(c["seconds"] for c in conditions), 1),
         "data": data,
     }
