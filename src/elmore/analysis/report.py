@@ -49,7 +49,7 @@ def render_title(records: Mapping[str, dict[str, Any]]) -> tuple[str, str]:
     )
     return f"Evaluation of the model {conditions['model']}", (
         f"Hash of its weights: {conditions['weights_hash']}. Each JSON file in this folder has the "
-        f"scores of an evaluation at full precision, and its conditions.{runs}"
+        f"scores and the conditions of an evaluation.{runs}"
     )
 
 
