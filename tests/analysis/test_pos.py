@@ -1,5 +1,6 @@
 """POS probing. Oracles: words by hand, linearly separable vectors."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +18,12 @@ from elmore.analysis.pos import (
     shuffle_tags,
 )
 from elmore.analysis.probe import ProbeConfig
+from elmore.bilm.config import BiLMConfig
+from elmore.bilm.model import BiLM
 from elmore.embedder import Embedder
 from elmore.errors import InputError
 from elmore.tasks.tag.data import TagExample
+from tests.analysis.toy import write_pos
 
 
 def row(number: str, form: str, upos: str = "_", xpos: str = "_") -> str:
@@ -170,6 +174,17 @@ def test_scores_have_the_majority_class_and_the_control(embedder: Embedder, tmp_
         assert scores["accuracy"] == 100
         assert scores["shuffled tags"] <= 80  # one of the five words may be right by chance
     assert result.details == {"test words": 50, "most frequent tag": "NN"}
+
+
+@pytest.mark.parametrize(("num_layers", "num_findings"), [(1, 0), (2, 1)])
+def test_first_and_top_layer_are_compared_only_if_they_differ(
+    tmp_path: Path, num_layers: int, num_findings: int
+) -> None:
+    write_pos(tmp_path / "pos")
+    config = replace(BiLMConfig.tiny(), num_layers=num_layers)
+    embedder = Embedder(BiLM(config), device="cpu")
+    result = measure_pos(embedder, find_files(tmp_path / "pos", POS_FILES))
+    assert len(result.findings) == num_findings
 
 
 def test_empty_text_and_invalid_settings_are_rejected() -> None:

@@ -25,7 +25,7 @@ from elmore.analysis.wsd import (
 )
 from elmore.embedder import Embedder
 from elmore.errors import InputError
-from tests.analysis.toy import SETS, write_wsd
+from tests.analysis.toy import SETS, ToyEmbedder, write_wsd
 
 DATA = """<?xml version="1.0" encoding="UTF-8" ?>
 <corpus lang="en">
@@ -263,6 +263,16 @@ def test_scores_of_all_sets_are_measured(embedder: Embedder, tmp_path: Path) -> 
     for scores in result.scores.values():
         assert scores == dict.fromkeys(["ALL", *SETS], 100)
     assert result.details == {"instances": 5, "senses in SemCor": 1}
+
+
+def test_first_and_top_layer_are_compared_only_if_they_differ(tmp_path: Path) -> None:
+    write_wsd(tmp_path)
+    files = find_files(tmp_path, WSD_FILES)
+    one_layer = ToyEmbedder({"bass": [[1, 0], [0, 1]]})
+    assert measure_wsd(one_layer, files).findings == ()
+    two_layers = ToyEmbedder({"bass": [[1, 0], [0, 1], [1, 1]]})
+    [found] = measure_wsd(two_layers, files).findings
+    assert found.endswith("not confirmed (F1 100.0 and 100.0 on ALL).")
 
 
 def test_archive_without_a_test_set_is_rejected(embedder: Embedder, tmp_path: Path) -> None:

@@ -64,13 +64,13 @@ def measure_pos(
     scores = {"majority class": {"accuracy": 100 * majority}}
     for row, *both in zip(layer_rows(embedder.num_layers), accuracies, control, strict=True):
         scores[row] = {"accuracy": 100 * both[0], "shuffled tags": 100 * both[1]}
-    first, top = 100 * accuracies[1], 100 * accuracies[-1]
-    claim = "The first biLSTM layer is better at parts of speech than the top layer"
-    return Result(
-        scores,
-        {"test words": len(test.tags), "most frequent tag": majority_tag},
-        (finding(claim, first > top, f"accuracy {first:.1f} and {top:.1f}"),),
-    )
+    findings = []
+    if embedder.num_layers > 2:  # otherwise, there is only one biLSTM layer
+        first, top = 100 * accuracies[1], 100 * accuracies[-1]
+        claim = "The first biLSTM layer is better at parts of speech than the top layer"
+        findings.append(finding(claim, first > top, f"accuracy {first:.1f} and {top:.1f}"))
+    details = {"test words": len(test.tags), "most frequent tag": majority_tag}
+    return Result(scores, details, tuple(findings))
 
 
 def read_conllu(path: Path, tag_set: TagSet = "xpos") -> list[TagExample]:
