@@ -23,5 +23,5 @@ def test_text_is_split_tokenized_and_scored(embedder: Embedder, tmp_path: Path) 
     # Three sentences: 11 words and 3 boundary tokens; only The (3 times) and bank are known.
     assert result.details == {
         "tokens": 14,
-        "words outside the vocabulary, scored as <UNK>": "63.64%",
+        "words outside the vocabulary, scored as `<UNK>`": "63.64%",
     }

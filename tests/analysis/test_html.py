@@ -41,7 +41,7 @@ def record(**changes) -> dict:
             "SICK": {"baseline": [76.0, 78.0], "paper": "the | same"},
             "WNUT": {"baseline": [], "x": 1.0},
         },
-        "details": {"test words": 1234},
+        "details": {"test words": 1234, "scored as `<UNK>`": "3 %"},
         "notes": ["See https://example.org/data. The file is `a.json`."],
         "figures": [{"file": "plot.svg", "caption": 'A "plot".'}],
         "about": "Scores.",
@@ -73,6 +73,7 @@ def test_page_has_the_tables_figures_and_notes(tmp_path: Path) -> None:
     assert ("h3", "Notes") in page.texts
     assert ("h3", "Findings") not in page.texts
     assert ("code", "a.json") in page.texts
+    assert ("code", "<UNK>") in page.texts
     assert ("a", "href", "https://example.org/data") in page.attributes
     assert ("svg", "aria-label", 'A "plot".') in page.attributes
     assert ("figcaption", 'A "plot".') in page.texts
@@ -92,12 +93,6 @@ def test_page_needs_no_other_file(tmp_path: Path) -> None:
     assert {link.removeprefix("#") for link in links} <= anchors
 
 
-def test_page_fits_phones_and_paper(tmp_path: Path) -> None:
-    page, html = render(tmp_path)
-    assert ("meta", "content", "width=device-width, initial-scale=1") in page.attributes
-    assert "@media print" in html
-
-
 def test_quick_results_are_labeled(tmp_path: Path) -> None:
     assert ("p", QUICK) in render(tmp_path, quick=True)[0].texts
     assert ("p", QUICK) not in render(tmp_path)[0].texts
@@ -113,7 +108,7 @@ def test_markdown_has_the_same_tables_and_figures() -> None:
     lines = render_report({"table1": record()}, {}).splitlines()
     assert "| SICK | 77.0 ± 1.4 | the \\| same |  |" in lines
     assert "### Notes" in lines
-    assert "Test words: 1,234." in lines
+    assert "Test words: 1,234; scored as `<UNK>`: 3 %." in lines
     assert '![A "plot".](plot.svg)' in lines
 
 

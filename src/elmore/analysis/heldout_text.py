@@ -33,6 +33,6 @@ def measure_text(saved: SavedLanguageModel, embedder: Embedder, path: Path) -> R
         {"perplexity": perplexity},
         {
             "tokens": result.tokens,
-            "words outside the vocabulary, scored as <UNK>": f"{result.unknown:.2%}",
+            "words outside the vocabulary, scored as `<UNK>`": f"{result.unknown:.2%}",
         },
     )
