@@ -1,7 +1,7 @@
 """Cost of encoders. Oracles: a table of vectors; the number of weights counted by hand."""
 
+import re
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,18 +24,20 @@ def test_words_are_looked_up_as_they_are_then_in_lower_case() -> None:
 
 
 def test_cost_is_measured_in_a_process(embedder: Embedder) -> None:
-    cost = measure_cost(embedder, [["The", "bank", "."]] * 30)
+    cost = measure_cost("tiny", embedder, [["The", "bank", "."]] * 30)
     assert cost.words_per_second > 0
     assert cost.megabytes is None or 50 < cost.megabytes < 5000
     assert cost.parameters == sum(p.numel() for p in embedder.bilm.parameters())
     assert cost.threads >= 1
 
 
-def test_failure_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_is_reported_in_one_line(
+    embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def run(command: list[str], **_) -> subprocess.CompletedProcess:
         return subprocess.CompletedProcess(command, 1, "", "Traceback:\nMemoryError: too large\n")
 
     monkeypatch.setattr(subprocess, "run", run)
-    expected = "the cost of glove.txt cannot be measured: MemoryError: too large"
-    with pytest.raises(InputError, match=expected):
-        measure_cost(Path("glove.txt"), [["the"]])
+    expected = "the cost of ELMo (tiny) cannot be measured: MemoryError: too large"
+    with pytest.raises(InputError, match=re.escape(expected)):
+        measure_cost("ELMo (tiny)", embedder, [["the"]])

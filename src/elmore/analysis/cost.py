@@ -80,10 +80,11 @@ class WordVectorEncoder:
         """Nothing is cached."""
 
 
-def measure_cost(model: Path | Embedder, sentences: Sequence[Sequence[str]]) -> Cost:
+def measure_cost(name: str, model: Path | Embedder, sentences: Sequence[Sequence[str]]) -> Cost:
     """Measure an encoder in a new process.
 
     Args:
+        name: Name of the encoder, for the error message.
         model: A biLM, or the path of a transformer or of a file of word vectors.
         sentences: Tokenized sentences to embed.
 
@@ -103,7 +104,7 @@ def measure_cost(model: Path | Embedder, sentences: Sequence[Sequence[str]]) -> 
         process = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if process.returncode:
         reason = (process.stderr.strip() or "no output").splitlines()[-1]
-        raise InputError(f"the cost of {model} cannot be measured: {reason}")
+        raise InputError(f"the cost of {name} cannot be measured: {reason}")
     return Cost(**json.loads(process.stdout))
 
 

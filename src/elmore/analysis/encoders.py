@@ -108,7 +108,7 @@ def measure_encoders(name: str, embedder: Embedder, files: Sequence[Path]) -> Re
     layers, threads = {}, 0
     for encoder in encoders:
         row = encoder.name
-        cost = measure_cost(encoder.source, sample)
+        cost = measure_cost(encoder.name, encoder.source, sample)
         by_layer, _ = score_layers(encoder.load(), wsd_files)
         layers[row] = _best_layer(by_layer)
         threads = cost.threads
