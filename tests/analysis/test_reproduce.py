@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -266,9 +267,22 @@ def test_evaluations_are_selected_by_name_and_group(tmp_path: Path) -> None:
         select_parts(["table9"])
     with pytest.raises(InputError, match=r"none\.txt: no such file"):
         select_parts([], [tmp_path / "none.txt"])
-    (tmp_path / "a.txt").touch()
-    with pytest.raises(InputError, match="several files are called perplexity-a"):
-        select_parts([], [tmp_path / "a.txt", tmp_path / "a.txt"])
+    with pytest.raises(InputError, match="'pairs' needs at least one file of word pairs"):
+        select_parts(["wsd", "pairs"])
+
+
+def test_files_with_the_same_result_name_are_rejected(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.txt", tmp_path / "a.en.txt"
+    for file in (first, second):
+        file.touch()
+    expected = f"results of {first} and {second} would both be called perplexity-a; rename"
+    with pytest.raises(InputError, match=re.escape(expected)):
+        select_parts(["wsd"], [first, second])
+    assert list(select_parts(["wsd"], [first, first], [second])) == [
+        "wsd",
+        "perplexity-a",
+        "pairs-a",
+    ]
 
 
 def test_damaged_result_is_reported_and_kept(model: Model, data: Path, tmp_path: Path) -> None:

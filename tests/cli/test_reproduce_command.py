@@ -88,6 +88,7 @@ def test_tasks_are_trained(run, folder: Path) -> None:
         (["--only", "table1", "--options", "x.json"], "training does not accept --options"),
         (["--only", "table1", "--minutes", "0"], "minutes must be positive, got 0.0"),
         (["--only", "wic", "scws"], "nothing was measured; see the messages above"),
+        (["--only", "pairs"], "name it with the pairs option"),
         (["--text", "none.txt"], "none.txt: no such file"),
         (["--data", "none"], "none: no such folder"),
         (["--model", "none"], "none: no such model"),

@@ -288,7 +288,8 @@ def select_parts(
         pairs: Files in the format of WiC or SCWS, see `measure_pairs`.
 
     Raises:
-        InputError: If a name is unknown, or a file does not exist.
+        InputError: If a name is unknown, a file does not exist, `pairs` is selected without files,
+            or two files have the same name up to the first dot.
     """
     names: list[str] = []
     for name in only or PARTS:
@@ -296,24 +297,32 @@ def select_parts(
             accepted = ", ".join((*GROUPS, *PARTS))
             raise InputError(f"unknown evaluation {name!r}; expected any of {accepted}")
         names += GROUPS.get(name, (name,))
-    parts = {name: PARTS[name] for name in PARTS if name in names}
-    of_files = [
-        *(
-            ("perplexity", path, perplexity_part(path, f"Perplexity on {path.name}"))
-            for path in map(_require_file, texts)
-        ),
-        *(("pairs", path, pairs_part(path)) for path in map(_require_file, pairs)),
-    ]
-    for kind, path, part in of_files:
-        name = f"{kind}-{path.name.partition('.')[0]}"
-        if name in parts:
-            raise InputError(f"several files are called {name}; rename one of them")
-        parts[name] = part
-    return parts
+    texts_by_name, pairs_by_name = _by_name("perplexity", texts), _by_name("pairs", pairs)
+    if "pairs" in only and not pairs_by_name:
+        raise InputError(
+            "'pairs' needs at least one file of word pairs; name it with the pairs option"
+        )
+    return {
+        **{name: PARTS[name] for name in PARTS if name in names},
+        **{
+            name: perplexity_part(path, f"Perplexity on {path.name}")
+            for name, path in texts_by_name.items()
+        },
+        **{name: pairs_part(path) for name, path in pairs_by_name.items()},
+    }
 
 
-def _require_file(path: Path) -> Path:
-    """Return the absolute path of a file."""
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
-    return path.resolve()
+def _by_name(kind: str, paths: Iterable[Path]) -> dict[str, Path]:
+    """Return the absolute paths of files by the names of their evaluations."""
+    by_name: dict[str, Path] = {}
+    for path in paths:
+        if not path.is_file():
+            raise InputError(f"{path}: no such file")
+        absolute = path.resolve()
+        name = f"{kind}-{absolute.name.partition('.')[0]}"
+        if by_name.setdefault(name, absolute) != absolute:
+            raise InputError(
+                f"the results of {by_name[name]} and {absolute} would both be called {name}; "
+                "rename one of the files"
+            )
+    return by_name
