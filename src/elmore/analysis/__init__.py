@@ -1,1 +1,1 @@
-"""Analyses of section 5 of the paper: what information each layer contains."""
+"""Evaluations of a biLM: the tables and figures of the paper, and what each layer encodes."""

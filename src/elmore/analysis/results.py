@@ -41,7 +41,7 @@ class Plot(NamedTuple):
 
 
 class NotAvailableError(InputError):
-    """An evaluation cannot run: a data file is missing, or the model has no softmax."""
+    """An evaluation cannot run: a data file or package is missing, for example."""
 
 
 def layer_rows(num_layers: int) -> list[str]:

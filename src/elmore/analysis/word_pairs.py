@@ -36,7 +36,7 @@ def pair_similarities(
     words = [word for pair in pairs for word in pair]
     stream = embedder.stream([word.tokens for word in words])
     shown = with_progress(stream, "contexts embedded", len(words))
-    # A copy of one word's vectors lets go of those of the other words.
+    # A copy, so that the rest of the sentence can be freed.
     vectors = np.stack(
         [layers[:, word.position].copy() for word, (_, layers) in zip(words, shown, strict=True)]
     )  # (2N, J, D)
