@@ -460,7 +460,3 @@ def test_time_limit_leaves_runs_for_a_later_call(
     assert "too little time left" in outcomes.not_run["table1"]
     later = reproduce(model, parts, data, tmp_path / "out", training=Training(plan, CPU))
     assert later.records["table1"]["runs"] == ["sick-baseline-0", "sick-tiny-finetune_True-0"]
-
-
-def test_every_dataset_says_where_to_get_it() -> None:
-    assert all(dataset.source.startswith("https://") for dataset in DATASETS.values())
