@@ -1,4 +1,4 @@
-"""Few labels. Oracles: separable vectors, a classifier that can only guess, samples by NumPy."""
+"""Few labels. Oracles: separable vectors, a classifier that can only guess."""
 
 import lzma
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from elmore.analysis import encoders, few_labels
+from elmore.analysis import encoders, few_labels, probe
 from elmore.analysis.data_files import find_files
 from elmore.analysis.few_labels import (
     FEW_LABELS_FILES,
@@ -17,6 +17,7 @@ from elmore.analysis.few_labels import (
     plot_few_labels,
     score_few_labels,
 )
+from elmore.analysis.probe import LabeledVectors, ProbeScores
 from elmore.analysis.results import NotAvailableError
 from elmore.embedder import Embedder
 from elmore.errors import InputError
@@ -72,13 +73,13 @@ def test_dev_set_selects_the_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_dev_set_selects_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Oracle: the labels of dev and test set, which differ."""
     seen = []
-    train_probe = few_labels.train_probe
+    train_probe = probe.train_probe
 
     def record(*args: Any) -> Any:
         seen.append(args[3].tolist())
         return train_probe(*args)
 
-    monkeypatch.setattr(few_labels, "train_probe", record)
+    monkeypatch.setattr(probe, "train_probe", record)
     dev, test = SENTENCES[:2], SENTENCES
     score_few_labels(TOY, SENTENCES * 20, dev, test, (40,), seeds=(0,))
     assert seen == [[1, 0]] * 2  # positive and negative, for each layer
@@ -99,18 +100,24 @@ def test_label_without_an_example_counts_as_an_error() -> None:
 def test_each_seed_draws_its_own_sample_and_larger_ones_contain_smaller_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Oracle: the permutations of NumPy, applied to sentences that are all different."""
-    samples = []
+    """The label of each training sentence is its number."""
+    samples: list[set[str]] = []
 
-    def record(train: few_labels.Features, *_: object) -> list[tuple[float, float]]:
-        samples.append([int(label) for label in train.labels])
-        return [(0.0, 0.0)] * 2
+    def record(train: LabeledVectors, *_: object) -> list[ProbeScores]:
+        samples.append({*train.labels})
+        return [ProbeScores(0, 0)] * 2
 
-    monkeypatch.setattr(few_labels, "_score_sample", record)
+    monkeypatch.setattr(few_labels, "probe_layers", record)
     train = [Labeled(["film"], [str(n)]) for n in range(50)]
-    score_few_labels(TOY, train, SENTENCES, SENTENCES, (5, 20), seeds=(3, 4))
-    orders = [np.random.default_rng(seed).permutation(50).tolist() for seed in (3, 4)]
-    assert samples == [orders[0][:5], orders[1][:5], orders[0][:20], orders[1][:20]]
+    for _ in range(2):
+        score_few_labels(TOY, train, SENTENCES, SENTENCES, (5, 20), seeds=(3, 4))
+    assert samples[:4] == samples[4:]  # the same in every call
+    small, other_small, large, other_large = samples[:4]
+    assert [len(sample) for sample in samples[:4]] == [5, 5, 20, 20]
+    assert small < large
+    assert other_small < other_large
+    assert small != other_small
+    assert large != other_large
 
 
 def test_no_sentences_are_an_error() -> None:

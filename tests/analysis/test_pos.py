@@ -10,14 +10,13 @@ import torch
 from elmore.analysis.data_files import find_files
 from elmore.analysis.pos import (
     POS_FILES,
-    TaggedWords,
     embed_words,
     measure_pos,
     probe_pos,
     read_conllu,
     shuffle_tags,
 )
-from elmore.analysis.probe import ProbeConfig
+from elmore.analysis.probe import LabeledVectors, ProbeConfig
 from elmore.bilm.config import BiLMConfig
 from elmore.bilm.model import BiLM
 from elmore.embedder import Embedder
@@ -91,7 +90,7 @@ def test_vectors_equal_those_of_the_embedder(embedder: Embedder) -> None:
         TagExample(["by", "the", "bank"], ["IN", "DT", "NN"]),
     ]
     words = embed_words(embedder, iter(sentences))
-    assert words.tags == ["PRP", "VBD", "IN", "DT", "NN"]
+    assert words.labels == ["PRP", "VBD", "IN", "DT", "NN"]
     assert len(words.layers) == embedder.num_layers
     for layer, vectors in enumerate(words.layers):
         expected = embedder.embed([s.tokens for s in sentences], layers=layer)
@@ -103,13 +102,13 @@ CENTERS = 4 * torch.eye(4, 6)
 SMALL_DATA = ProbeConfig(batch_size=16, learning_rate=0.01, patience=10)
 
 
-def sample_words(per_tag: int, layers: int = 1, noise: float = 0.3) -> TaggedWords:
+def sample_words(per_tag: int, layers: int = 1, noise: float = 0.3) -> LabeledVectors:
     """Sample vectors around the center of their tag."""
     sampled = []
     for _ in range(layers):
         x = CENTERS.repeat_interleave(per_tag, dim=0)
         sampled.append((x + noise * torch.randn_like(x)).half())
-    return TaggedWords(sampled, [tag for tag in TAGS for _ in range(per_tag)])
+    return LabeledVectors(sampled, [tag for tag in TAGS for _ in range(per_tag)])
 
 
 def test_linearly_separable_tags_are_learned() -> None:
@@ -122,7 +121,7 @@ def test_each_layer_has_its_own_probe() -> None:
     train, dev, test = (sample_words(n, layers=2) for n in (50, 20, 25))
     for text in (train, dev, test):
         text.layers[0].zero_()
-        text.tags[:5] = ["NN"] * 5  # label noise: these vectors belong to DT
+        text.labels[:5] = ["NN"] * 5  # label noise: these vectors belong to DT
     zeros, separable = probe_pos(train, dev, test, SMALL_DATA)
     assert zeros == 30 / 100
     assert separable == 95 / 100
@@ -130,15 +129,15 @@ def test_each_layer_has_its_own_probe() -> None:
 
 def test_accuracy_is_invariant_to_scale_and_shift_of_a_layer() -> None:
     texts = [sample_words(n, layers=1, noise=2.0) for n in (60, 20, 40)]
-    scaled = [TaggedWords([100 * x.float() - 7 for x in t.layers], t.tags) for t in texts]
-    [original], [transformed] = probe_pos(*texts), probe_pos(*scaled)
+    scaled = [LabeledVectors([100 * x.float() - 7 for x in t.layers], t.labels) for t in texts]
+    [original], [transformed] = (probe_pos(*words, ProbeConfig()) for words in (texts, scaled))
     assert 0.5 < original < 1
     assert transformed == pytest.approx(original, abs=0.02)
 
 
 def test_tag_that_is_not_in_training_counts_as_an_error() -> None:
     train, dev, test = sample_words(50), sample_words(10), sample_words(10)
-    test.tags[0] = "UH"
+    test.labels[0] = "UH"
     assert probe_pos(train, dev, test, SMALL_DATA) == [39 / 40]
 
 
@@ -146,14 +145,14 @@ def test_probe_on_shuffled_tags_falls_to_the_majority_class() -> None:
     """Vectors determine the tags, but not once these are shuffled; 40 % of the words are NN."""
     texts = [sample_words(n) for n in (400, 100, 100)]
     for text in texts:
-        first = [i for i, tag in enumerate(text.tags) if tag == "DT"]
-        text.tags[first[0] : first[0] + 6 * len(first) // 10] = ["NN"] * (6 * len(first) // 10)
+        first = [i for i, tag in enumerate(text.labels) if tag == "DT"]
+        text.labels[first[0] : first[0] + 6 * len(first) // 10] = ["NN"] * (6 * len(first) // 10)
         text.layers[0][first[0] : first[0] + 6 * len(first) // 10] = CENTERS[2].half()
     train, dev, test = texts
     config = ProbeConfig(batch_size=64)
     assert probe_pos(train, dev, test, config) == [1.0]
     shuffled = [shuffle_tags(text, seed=0) for text in (train, dev)]
-    assert sorted(shuffled[0].tags) == sorted(train.tags)
+    assert sorted(shuffled[0].labels) == sorted(train.labels)
     [accuracy] = probe_pos(*shuffled, test, config)
     assert accuracy == pytest.approx(0.4, abs=0.02)
 
@@ -188,8 +187,8 @@ def test_first_and_top_layer_are_compared_only_if_they_differ(
 
 
 def test_empty_text_and_invalid_settings_are_rejected() -> None:
-    text, empty = sample_words(5), TaggedWords([torch.zeros(0, 6).half()], [])
-    with pytest.raises(InputError, match="no words in dev"):
-        probe_pos(text, empty, text)
+    text, empty = sample_words(5), LabeledVectors([torch.zeros(0, 6).half()], [])
+    with pytest.raises(InputError, match="no examples in dev"):
+        probe_pos(text, empty, text, SMALL_DATA)
     with pytest.raises(InputError, match="patience must be at least 1, got 0"):
         ProbeConfig(patience=0)

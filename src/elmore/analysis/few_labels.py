@@ -1,7 +1,4 @@
-"""Linear classifiers on frozen vectors with few labels: ELMo, a transformer and GloVe.
-
-J layers, N vectors, D dim.
-"""
+"""Linear classifiers on frozen vectors with few labels: ELMo, a transformer and GloVe."""
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,12 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float16
-from torch import Tensor
 
 from elmore.analysis.encoders import WORD_VECTORS, frozen_encoders
 from elmore.analysis.pos import POS_FILES, read_conllu
-from elmore.analysis.probe import ProbeConfig, accuracy, standardize, train_probe
+from elmore.analysis.probe import LabeledVectors, ProbeConfig, probe_layers
 from elmore.analysis.results import Cell, Plot, Result, layer_rows
 from elmore.analysis.svg import BASELINE, ELMO, PAPER, mean_and_spread, new_figure, to_plot
 from elmore.embedder import Embedder
@@ -32,7 +27,6 @@ FEW_LABELS_FILES = (*_SST_FILES, *_EWT_FILES, WORD_VECTORS)
 
 _SEEDS = range(5)
 _PROBE = ProbeConfig(batch_size=32, learning_rate=0.01, max_epochs=100, patience=20)
-_UNKNOWN = -1  # a label without training example: never predicted, so always wrong
 _COLORS = (BASELINE, ELMO, PAPER)
 
 
@@ -52,13 +46,6 @@ class FewLabels(NamedTuple):
 
     read: Callable[[Path], list[Labeled]]
     """Reads a training, dev or test file."""
-
-
-class Features(NamedTuple):
-    """What classifiers see: vectors, one tensor per layer, and labels."""
-
-    layers: list[Float16[Tensor, "N D"]]
-    labels: list[str]
 
 
 def _read_sentiment(path: Path) -> list[Labeled]:
@@ -132,31 +119,16 @@ def score_few_labels(
     runs = [(size, seed) for size in sizes for seed in orders]
     for size, seed in with_progress(runs, "samples of labels", len(runs)):
         sample = _join([features[int(i)] for i in orders[seed][:size]])
-        accuracies = _score_sample(sample, on_dev, on_test)
-        for row, (of_dev, of_test) in zip(layer_rows(len(accuracies)), accuracies, strict=True):
-            dev_scores.setdefault(row, []).append(of_dev)
-            test_scores.setdefault(row, {}).setdefault(size, []).append(of_test)
+        by_layer = probe_layers(sample, on_dev, on_test, _PROBE)
+        for row, score in zip(layer_rows(encoder.num_layers), by_layer, strict=True):
+            dev_scores.setdefault(row, []).append(100 * score.dev)
+            test_scores.setdefault(row, {}).setdefault(size, []).append(100 * score.test)
     return {
         row: LayerScores(statistics.mean(dev_scores[row]), test_scores[row]) for row in dev_scores
     }
 
 
-def _score_sample(train: Features, dev: Features, test: Features) -> list[tuple[float, float]]:
-    """Return the accuracy on dev and test of a classifier for each layer."""
-    ids = {label: k for k, label in enumerate(sorted(set(train.labels)))}
-    labels = [
-        torch.tensor([ids.get(x, _UNKNOWN) for x in part.labels]) for part in (train, dev, test)
-    ]
-    accuracies = []
-    for layer in zip(train.layers, dev.layers, test.layers, strict=True):
-        x = standardize(*layer)
-        probe = train_probe(x[0], labels[0], x[1], labels[1], _PROBE)
-        of_dev, of_test = (100 * accuracy(probe, x[i], labels[i]) for i in (1, 2))
-        accuracies.append((of_dev, of_test))
-    return accuracies
-
-
-def _embed(encoder: Encoder, examples: Sequence[Labeled]) -> list[Features]:
+def _embed(encoder: Encoder, examples: Sequence[Labeled]) -> list[LabeledVectors]:
     """Return the vectors of each sentence: one per label, or the mean if there is only one."""
     if not examples:
         raise InputError("no labeled sentences")
@@ -169,13 +141,14 @@ def _embed(encoder: Encoder, examples: Sequence[Labeled]) -> list[Features]:
         if rows.shape[1] != len(example.labels):
             raise InputError(f"{rows.shape[1]} words have {len(example.labels)} labels")
         layers = [torch.from_numpy(layer.astype(np.float16)) for layer in rows]
-        features.append(Features(layers, list(example.labels)))
+        features.append(LabeledVectors(layers, list(example.labels)))
     return features
 
 
-def _join(parts: Sequence[Features]) -> Features:
+def _join(parts: Sequence[LabeledVectors]) -> LabeledVectors:
     layers = zip(*(part.layers for part in parts), strict=True)
-    return Features([torch.cat(x) for x in layers], [y for part in parts for y in part.labels])
+    labels = [label for part in parts for label in part.labels]
+    return LabeledVectors([torch.cat(layer) for layer in layers], labels)
 
 
 def plot_few_labels(result: Result) -> list[Plot]:

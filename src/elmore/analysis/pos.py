@@ -1,19 +1,17 @@
 """Table 6: part-of-speech tagging with a linear probe on a single layer.
 
-J layers, N words of a text, W words of a sentence, D dim, K tags.
+J layers, W words of a sentence, D dim.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float16
-from torch import Tensor
 
-from elmore.analysis.probe import ProbeConfig, accuracy, standardize, train_probe
+from elmore.analysis.probe import LabeledVectors, ProbeConfig, probe_layers
 from elmore.analysis.results import Result, finding, layer_rows
 from elmore.embedder import Embedder
 from elmore.errors import InputError
@@ -25,15 +23,6 @@ TagSet = Literal["xpos", "upos"]
 
 POS_FILES = ("*train.conllu", "*dev.conllu", "*test.conllu")
 """Files in the folder of the treebank."""
-
-_UNKNOWN = -1  # a tag that is not in the training text: never predicted, so always wrong
-
-
-class TaggedWords(NamedTuple):
-    """Vectors of the words of a text, one tensor per layer, and their tags."""
-
-    layers: list[Float16[Tensor, "N D"]]
-    tags: list[str]
 
 
 def measure_pos(
@@ -59,8 +48,8 @@ def measure_pos(
     control = probe_pos(
         shuffle_tags(train, config.seed), shuffle_tags(dev, config.seed), test, config
     )
-    [(majority_tag, _)] = Counter(train.tags).most_common(1)
-    majority = test.tags.count(majority_tag) / len(test.tags)
+    [(majority_tag, _)] = Counter(train.labels).most_common(1)
+    majority = test.labels.count(majority_tag) / len(test.labels)
     scores = {"majority class": {"accuracy": 100 * majority}}
     for row, *both in zip(layer_rows(embedder.num_layers), accuracies, control, strict=True):
         scores[row] = {"accuracy": 100 * both[0], "shuffled tags": 100 * both[1]}
@@ -69,7 +58,7 @@ def measure_pos(
         first, top = 100 * accuracies[1], 100 * accuracies[-1]
         claim = "The first biLSTM layer is better at parts of speech than the top layer"
         findings.append(finding(claim, first > top, f"accuracy {first:.1f} and {top:.1f}"))
-    details = {"test words": len(test.tags), "most frequent tag": majority_tag}
+    details = {"test words": len(test.labels), "most frequent tag": majority_tag}
     return Result(scores, details, tuple(findings))
 
 
@@ -85,7 +74,7 @@ def read_conllu(path: Path, tag_set: TagSet = "xpos") -> list[TagExample]:
     return sentences
 
 
-def embed_words(embedder: Embedder, sentences: Iterable[TagExample]) -> TaggedWords:
+def embed_words(embedder: Embedder, sentences: Iterable[TagExample]) -> LabeledVectors:
     """Compute the vectors of all layers of a text.
 
     They are stored as float16, so a treebank of 200,000 words takes 600 MB at 512 dimensions.
@@ -93,44 +82,21 @@ def embed_words(embedder: Embedder, sentences: Iterable[TagExample]) -> TaggedWo
     sentences = list(sentences)
     vectors = embedder.embed((sentence.tokens for sentence in sentences), dtype="float16")
     layers = zip(*vectors, strict=True)  # vectors has one array (J, W, D) per sentence
-    return TaggedWords(
+    return LabeledVectors(
         [torch.from_numpy(np.concatenate(layer)) for layer in layers],
         [tag for sentence in sentences for tag in sentence.tags],
     )
 
 
-def shuffle_tags(words: TaggedWords, seed: int) -> TaggedWords:
+def shuffle_tags(words: LabeledVectors, seed: int) -> LabeledVectors:
     """Return the same vectors with the tags in a random order."""
-    order = np.random.default_rng(seed).permutation(len(words.tags))
-    return TaggedWords(words.layers, [words.tags[i] for i in order])
+    order = np.random.default_rng(seed).permutation(len(words.labels))
+    return LabeledVectors(words.layers, [words.labels[i] for i in order])
 
 
 def probe_pos(
-    train: TaggedWords,
-    dev: TaggedWords,
-    test: TaggedWords,
-    config: ProbeConfig | None = None,
+    train: LabeledVectors, dev: LabeledVectors, test: LabeledVectors, config: ProbeConfig
 ) -> list[float]:
-    """Train a linear probe on each layer; return their accuracies on the test text.
-
-    Args:
-        train: Training text. Tags that do not occur in it count as errors in the test text.
-        dev: Text for early stopping.
-        test: Text to evaluate.
-        config: How a probe is trained.
-    """
-    for name, words in (("train", train), ("dev", dev), ("test", test)):
-        if not words.tags:
-            raise InputError(f"no words in {name}; expected tagged sentences")
-    tag_ids = {tag: k for k, tag in enumerate(sorted(set(train.tags)))}
-    tags = [
-        torch.tensor([tag_ids.get(tag, _UNKNOWN) for tag in words.tags])
-        for words in (train, dev, test)
-    ]
-    accuracies = []
-    layers = zip(train.layers, dev.layers, test.layers, strict=True)
-    for layer in with_progress(layers, "probes trained", len(train.layers)):
-        x = standardize(*layer)
-        probe = train_probe(x[0], tags[0], x[1], tags[1], config or ProbeConfig())
-        accuracies.append(accuracy(probe, x[2], tags[2]))
-    return accuracies
+    """Train a linear probe on each layer; return their accuracies on the test text."""
+    scores = probe_layers(train, dev, test, config)
+    return [score.test for score in with_progress(scores, "probes trained", len(train.layers))]

@@ -4,14 +4,18 @@ N training examples, M dev examples, D dim.
 """
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import torch
 from jaxtyping import Float, Float16, Int64
 from torch import Tensor, nn
 
+from elmore.errors import InputError
 from elmore.schema import at_least, check_settings
+
+_UNKNOWN = -1  # a label that is not in the training examples: never predicted, so always wrong
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +39,48 @@ class ProbeConfig:
 
     def __post_init__(self) -> None:
         check_settings(self, "probe")
+
+
+class LabeledVectors(NamedTuple):
+    """Inputs of the classifiers, one tensor per layer, and their labels."""
+
+    layers: list[Float16[Tensor, "N D"]]
+    labels: list[str]
+
+
+class ProbeScores(NamedTuple):
+    """Accuracies of a probe, from 0 to 1."""
+
+    dev: float
+    test: float
+
+
+def probe_layers(
+    train: LabeledVectors, dev: LabeledVectors, test: LabeledVectors, config: ProbeConfig
+) -> Iterator[ProbeScores]:
+    """Train a linear probe on each layer; yield its accuracies.
+
+    Args:
+        train: Training examples. Labels that do not occur in them count as errors elsewhere.
+        dev: Examples for early stopping.
+        test: Examples to evaluate.
+        config: How a probe is trained.
+
+    Raises:
+        InputError: If a part has no examples.
+    """
+    parts = {"train": train, "dev": dev, "test": test}
+    for name, part in parts.items():
+        if not part.labels:
+            raise InputError(f"no examples in {name}; expected labeled sentences")
+    ids = {label: k for k, label in enumerate(sorted(set(train.labels)))}
+    labels, dev_labels, test_labels = (
+        torch.tensor([ids.get(label, _UNKNOWN) for label in part.labels]) for part in parts.values()
+    )
+    for layer in zip(train.layers, dev.layers, test.layers, strict=True):
+        x, dev_x, test_x = standardize(*layer)
+        probe = train_probe(x, labels, dev_x, dev_labels, config)
+        yield ProbeScores(accuracy(probe, dev_x, dev_labels), accuracy(probe, test_x, test_labels))
 
 
 def train_probe(
