@@ -116,3 +116,22 @@ def test_commits_are_shortened_and_keep_their_suffix() -> None:
     commit = f"{'0123456789abcdef' * 2}01234567-dirty"
     text = render_report({"table1": record(commit=commit)}, {})
     assert "commit 0123456789-dirty, torch 2" in text
+
+
+def test_common_notes_and_data_files_are_listed_once_at_the_end(tmp_path: Path) -> None:
+    shared, own = "Word vectors: GloVe.", "The biLM is frozen."
+    first = record(data={"f": "sha", "g": "sha2"}) | {"notes": [own, shared]}
+    records = {"table1": first, "table2": record() | {"notes": [shared]}}
+    markdown = render_report(records, {})
+    assert markdown.count(shared) == markdown.count(own) == 1
+    end = markdown[markdown.index("## Notes on several evaluations") :]
+    assert end == (
+        f"## Notes on several evaluations\n\n- {shared}\n\n"
+        "## Data (SHA-256)\n\n- `f` sha (table1, table2)\n- `g` sha2 (table1)\n"
+    )
+    page = Page(render_html(records, {}, tmp_path))
+    texts = [text for _, text in page.texts]
+    assert texts.count(shared) == texts.count(own) == texts.count("sha (table1, table2)") == 1
+    links = [value for tag, name, value in page.attributes if (tag, name) == ("a", "href")]
+    assert {"#notes", "#data"} <= set(links)
+    assert "#no-result" not in links

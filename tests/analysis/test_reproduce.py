@@ -146,7 +146,9 @@ def test_report_includes_earlier_evaluations_of_the_same_weights(
     def sections(evaluated: Model, name: str) -> list[str]:
         reproduce(evaluated, select_parts([name]), data, tmp_path / "out")
         lines = (tmp_path / "out" / "report.md").read_text().splitlines()
-        return [line.removeprefix("## ") for line in lines if line.startswith("## ")]
+        headings = [line.removeprefix("## ") for line in lines if line.startswith("## ")]
+        assert headings.pop() == "Data (SHA-256)"
+        return headings
 
     pos, wsd = PARTS["pos"].title, PARTS["wsd"].title
     assert sections(model, "pos") == [pos]
@@ -343,7 +345,7 @@ def test_table_of_trained_tasks_has_figures_and_says_what_is_missing(
     assert words.startswith("Word vectors: `glove.100d.txt`, 2 words, 2 dimensions. It has no")
     assert "such as `i`, `'s`, `n't`, `1`, `2018`." in words
     names = [f"wnut17-{kind}-{n}" for kind in ("baseline", "tiny") for n in (0, 1)]
-    runs = "wnut17-baseline (seeds 0, 1), wnut17-tiny (seeds 0, 1)"
+    runs = "wnut17 (baseline, tiny; seeds 0, 1)"
     assert f"No result of {runs}: failed: no memory (exit code 1)." in missing
     assert any("squad not found; source: https://" in sentence for sentence in missing)
     assert outcomes.failed == dict.fromkeys(names, "no memory (exit code 1)")
@@ -378,6 +380,7 @@ def test_report_keeps_tables_of_earlier_calls(
     assert [line for line in lines if line.startswith("## ")] == [
         f"## {PARTS['table1'].title}",
         f"## {PARTS['pos'].title}",
+        "## Data (SHA-256)",
     ]
 
 
@@ -424,7 +427,7 @@ def test_table_without_a_row_is_not_run(
     parts = select_parts(["finetuning"])
     outcomes = reproduce(model, parts, data, tmp_path / "out", training=limited)
     assert outcomes.records == {}
-    assert "srl-tiny-finetune_True (seeds 0, 1)" in outcomes.not_run["finetuning"]
+    assert "srl (tiny-finetune_True; seeds 0, 1)" in outcomes.not_run["finetuning"]
 
 
 def test_quick_results_have_samples_and_no_findings(

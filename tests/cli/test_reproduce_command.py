@@ -60,7 +60,7 @@ def test_tasks_are_trained(run, folder: Path) -> None:
     assert "| CoNLL-2003 NER (F1) | 0 | " in result.out
     report = Path("report/report.md").read_text()
     assert "![Relative error reduction by ELMo." in report
-    runs = "squad-baseline-training.epochs_1 (seed 0), squad-model-training.epochs_1 (seed 0)"
+    runs = "squad (baseline-training.epochs_1, model-training.epochs_1; seed 0)"
     assert f"- No result of {runs}: not run: " in report
     assert Path("report/report.html").read_text().count("<svg") == 2
     record = json.loads(Path("report/runs/conll2003-model-training.epochs_1-0.json").read_text())

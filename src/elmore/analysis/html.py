@@ -1,18 +1,23 @@
 """Results of evaluations to one HTML page that needs no other file and no network."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from elmore.analysis.report import (
+    DATA,
     LISTS,
+    NO_RESULT,
+    NOTES,
     QUICK,
+    data_files,
     is_quick,
     render_conditions,
     render_details,
     render_title,
+    split_notes,
     table_rows,
 )
 
@@ -73,23 +78,33 @@ def render_html(
         folder: Folder of the figures, which become part of the page.
     """
     title, subtitle = render_title(records)
+    records, notes = split_notes(records)
+    lists = {
+        ("notes", NOTES): [_text(note) for note in notes],
+        ("no-result", NO_RESULT): [_text(f"{name}: {why}") for name, why in problems.items()],
+        ("data", DATA): [
+            f"<code>{escape(file)}</code> {sha256} ({escape(', '.join(names))})"
+            for (file, sha256), names in data_files(records).items()
+        ],
+    }
+    titles = {name: record["title"] for name, record in records.items()}
+    titles |= {name: heading for (name, heading), lines in lists.items() if lines}
     contents = (
-        f'<li><a href="#{escape(name)}">{_text(record["title"])}</a></li>'
-        for name, record in records.items()
+        f'<li><a href="#{escape(name)}">{_text(heading)}</a></li>'
+        for name, heading in titles.items()
     )
-    no_result = '<li><a href="#no-result">No result</a></li>' if problems else ""
     body = [
         f"<h1>{_text(title)}</h1>",
         f'<p class="quick">{QUICK}</p>' if is_quick(records) else "",
         f"<p>{_text(subtitle)}</p>",
-        f"<nav><ul>{''.join(contents)}{no_result}</ul></nav>",
+        f"<nav><ul>{''.join(contents)}</ul></nav>",
         *("\n".join(_section(name, record, folder)) for name, record in records.items()),
+        *(
+            f'<section id="{name}"><h2>{heading}</h2>{_list(lines)}</section>'
+            for (name, heading), lines in lists.items()
+            if lines
+        ),
     ]
-    if problems:
-        reasons = (f"<li>{_text(f'{name}: {reason}')}</li>" for name, reason in problems.items())
-        body.append(
-            f'<section id="no-result"><h2>No result</h2><ul>{"".join(reasons)}</ul></section>'
-        )
     return "\n".join(
         [
             "<!doctype html>",
@@ -119,18 +134,17 @@ def _section(name: str, record: dict[str, Any], folder: Path) -> Iterator[str]:
     for key, heading in LISTS.items():
         if lines := record.get(key):
             yield f"<h3>{heading}</h3>"
-            yield f"<ul>{''.join(f'<li>{_text(line)}</li>' for line in lines)}</ul>"
+            yield _list(map(_text, lines))
     if details := render_details(record["details"]):
         yield f"<p>{_text(details)}</p>"
     if record["published"]:
         yield f"<p>Published: {_text(record['published'])}</p>"
-    files = (
-        f"<li><code>{escape(file)}</code> {sha256}</li>"
-        for file, sha256 in record["conditions"]["data"].items()
-    )
-    yield f'<div class="conditions"><p>{_text(render_conditions(name, record))}</p>'
-    yield f"<details><summary>Data (SHA-256)</summary><ul>{''.join(files)}</ul></details></div>"
+    yield f'<p class="conditions">{_text(render_conditions(name, record))}</p>'
     yield "</section>"
+
+
+def _list(items: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
 
 
 def _table(record: dict[str, Any]) -> str:

@@ -2,13 +2,17 @@
 
 import re
 import statistics
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from elmore.analysis.results import Cell
 
 LISTS = {"findings": "Findings", "notes": "Notes"}
 """Headings of the lists of sentences in a record."""
+
+NOTES, NO_RESULT, DATA = "Notes on several evaluations", "No result", "Data (SHA-256)"
+"""Headings at the end of the report."""
 
 _COMMIT = re.compile(r"\b([0-9a-f]{10})[0-9a-f]{30}\b")
 
@@ -26,16 +30,45 @@ def render_report(records: Mapping[str, dict[str, Any]], problems: Mapping[str, 
         problems: Reasons why other evaluations have no result.
     """
     title, subtitle = render_title(records)
+    records, notes = split_notes(records)
     sections = [
         f"# {title}",
         *(f"**{QUICK}**" for _ in range(is_quick(records))),
         subtitle,
         *(_render_section(name, record) for name, record in records.items()),
     ]
-    if problems:
-        lines = (f"- {name}: {reason}" for name, reason in problems.items())
-        sections.append("\n".join(["## No result", "", *lines]))
+    lists = {
+        NOTES: notes,
+        NO_RESULT: [f"{name}: {reason}" for name, reason in problems.items()],
+        DATA: [
+            f"`{file}` {sha256} ({', '.join(names)})"
+            for (file, sha256), names in data_files(records).items()
+        ],
+    }
+    sections += [_render_list(f"## {title}", lines) for title, lines in lists.items() if lines]
     return "\n\n".join(sections) + "\n"
+
+
+def split_notes(
+    records: Mapping[str, dict[str, Any]],
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Return the records without the notes that several have, and those notes."""
+    counts = Counter(note for record in records.values() for note in record["notes"])
+    shared = [note for note, count in counts.items() if count > 1]
+    own = {
+        name: {**record, "notes": [note for note in record["notes"] if note not in shared]}
+        for name, record in records.items()
+    }
+    return own, shared
+
+
+def data_files(records: Mapping[str, dict[str, Any]]) -> dict[tuple[str, str], list[str]]:
+    """Return the evaluations that read a file, by its name and its checksum."""
+    files: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, record in records.items():
+        for file in record["conditions"]["data"].items():
+            files[file].append(name)
+    return files
 
 
 def render_title(records: Mapping[str, dict[str, Any]]) -> tuple[str, str]:
@@ -118,7 +151,6 @@ def render_details(details: Mapping[str, Any]) -> str:
 
 
 def _render_section(name: str, record: dict[str, Any]) -> str:
-    files = record["conditions"]["data"].items()
     paragraphs = [
         f"## {record['title']}",
         record["about"],
@@ -128,16 +160,19 @@ def _render_section(name: str, record: dict[str, Any]) -> str:
             for figure in record.get("figures", ())
         ),
         *(
-            "\n".join([f"### {heading}", "", *(f"- {line}" for line in record[key])])
+            _render_list(f"### {heading}", record[key])
             for key, heading in LISTS.items()
             if record.get(key)
         ),
         render_details(record["details"]),
         f"Published: {record['published']}" if record["published"] else "",
-        f"{render_conditions(name, record)} Data (SHA-256):\n"
-        + "".join(f"\n- `{file}` {sha256}" for file, sha256 in files),
+        render_conditions(name, record),
     ]
     return "\n\n".join(filter(None, paragraphs))
+
+
+def _render_list(heading: str, lines: Iterable[str]) -> str:
+    return "\n".join([heading, "", *(f"- {line}" for line in lines)])
 
 
 def _render_value(value: Any) -> str:

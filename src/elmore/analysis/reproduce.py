@@ -277,20 +277,24 @@ def _write_figures(
 
 def _describe_missing(runs: list[TrainingRun], trained: Trained) -> list[str]:
     """Return a sentence for each reason why runs have no result."""
-    seeds: defaultdict[str, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    seeds: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
     for run in runs:
         if run.name not in trained.records:
             key = run.name if run.name in trained.problems else run.dataset
-            name, _, _ = run.name.rpartition("-")
-            seeds[trained.problems[key]][name].append(run.seed)
-    return [
-        f"No result of {', '.join(_name_runs(*item) for item in of_reason.items())}: {reason}."
-        for reason, of_reason in seeds.items()
-    ]
-
-
-def _name_runs(name: str, seeds: list[int]) -> str:
-    return f"{name} (seed{'s' * (len(set(seeds)) > 1)} {describe_seeds(seeds)})"
+            variant = run.name.removeprefix(f"{run.dataset}-").rpartition("-")[0]
+            seeds[trained.problems[key], run.dataset, variant].append(run.seed)
+    variants: defaultdict[str, defaultdict[tuple[str, str], list[str]]]
+    variants = defaultdict(lambda: defaultdict(list))
+    for (reason, dataset, variant), of_variant in seeds.items():
+        variants[reason][dataset, describe_seeds(of_variant)].append(variant)
+    sentences = []
+    for reason, groups in variants.items():
+        of_datasets = (
+            f"{dataset} ({', '.join(of_dataset)}; seed{'s' * (not numbers.isdigit())} {numbers})"
+            for (dataset, numbers), of_dataset in groups.items()
+        )
+        sentences.append(f"No result of {', '.join(of_datasets)}: {reason}.")
+    return sentences
 
 
 def _describe_data(datasets: Iterable[str]) -> list[str]:
