@@ -233,6 +233,29 @@ def test_learns_several_labels(tmp_path: Path) -> None:
     assert task.show(trained.parse("glass"), none).split() == ["glass"]
 
 
+def test_one_label_is_enough_if_some_texts_have_none(tmp_path: Path) -> None:
+    data, notes = tmp_path / "data.jsonl", list[str]()
+    rows = [(["red"], "rose"), ([], "glass")]
+    data.write_text("".join(json.dumps({"labels": y, "text": x}) + "\n" for y, x in rows * 5))
+    changes = ["elmo.place=none", "data.multi_label=true", "training.epochs=1"]
+    report = lambda record: notes.append(record.get("note", ""))  # noqa: E731
+    train(tmp_path / "run", data, changes, report=report)
+    assert load_task(tmp_path / "run", device="cpu").labels["classes"] == ["red"]
+    assert not any("have the label" in note for note in notes)
+    data.write_text('{"labels": [], "text": "glass"}\n')
+    with pytest.raises(InputError, match="the training examples have no labels"):
+        train(tmp_path / "none", data, changes)
+    data.write_text('{"labels": ["red"], "text": "rose"}\n')
+    with pytest.raises(InputError, match="all training examples have the label 'red'"):
+        train(tmp_path / "same", data, changes)
+
+
+def test_suffix_of_a_table_may_be_in_capitals(tmp_path: Path) -> None:
+    (tmp_path / "A.CSV").write_text('label,text\ngood,"It works, too."\n')
+    [example] = read_examples(tmp_path / "A.CSV", str.split)
+    assert example.text == "It works, too."
+
+
 def test_labels_that_look_like_texts_are_reported(tmp_path: Path) -> None:
     """Without a header, the label comes first; a file may have it second."""
     data = tmp_path / "data.tsv"

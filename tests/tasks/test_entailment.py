@@ -63,8 +63,10 @@ def test_reads_tables_with_a_header(tmp_path: Path, header: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"gold_label": "neutral"', "line 1: not a JSON object"),
+        ('{"gold_label": "neutral"', "line 1: not JSON"),
         ('{"sentence1": "a", "sentence2": "b"}', "line 1: no label; expected one of gold_label"),
+        ('{"gold_label": " ", "sentence1": "a", "sentence2": "b"}', "line 1: no label; expected"),
+        ('{"gold_label": "neutral", "sentence1": "\\ud800", "sentence2": "b"}', "line 1: not JSON"),
         ('{"gold_label": "neutral", "sentence1": "a"}', "line 1: no sentence; .*sentence2"),
         (
             '{"gold_label": 1, "sentence1": "a", "sentence2": "b"}',
@@ -98,7 +100,7 @@ def test_parses_tab_separated_and_json_lines() -> None:
         pair = dict(zip(names, ("A man sings.", "He isn't mute"), strict=True))
         assert ENTAILMENT.parse(json.dumps(pair), MOSES) == expected
     for line in ("A man sings.", "A man sings.\t", "a\tb\tc", '{"sentence1": "a"}', "{"):
-        with pytest.raises(InputError, match=r"tab and a hypothesis|no sentence|not a JSON"):
+        with pytest.raises(InputError, match=r"tab and a hypothesis|no sentence|not JSON"):
             ENTAILMENT.parse(line, MOSES)
     with pytest.raises(InputError, match=r"^sentence2 must be a string, got 3$"):
         ENTAILMENT.parse('{"sentence1": "a", "sentence2": 3}', MOSES)

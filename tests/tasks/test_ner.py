@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import os
 import re
 import shutil
 import signal
@@ -251,6 +252,22 @@ def test_lost_lines_of_the_metrics_are_reported(conll: Path, tmp_path: Path) -> 
     assert [record["epoch"] for record in metrics(tmp_path / "run")] == [1, 4]
 
 
+def test_word_vectors_are_found_from_any_folder(
+    conll: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "vectors.txt").write_text("ada 1 2\nlondon 3 4\n")
+    monkeypatch.chdir(tmp_path)
+    train(tmp_path / "run", conll, [*BASELINE, "words.vectors=vectors.txt", "training.epochs=1"])
+    config = read_task_config("ner", tmp_path / "run" / "config.toml")
+    assert config.words.vectors == str(tmp_path.resolve() / "vectors.txt")
+
+
+def test_no_break_space_is_part_of_a_word(tmp_path: Path) -> None:
+    (tmp_path / "a.conll").write_text("10\u00a0000 O\nAda  B-PER\n", encoding="utf-8")
+    [example] = read_entities(tmp_path / "a.conll")
+    assert example.tokens == ["10\u00a0000", "Ada"]
+
+
 def test_resumed_run_needs_the_same_word_vectors(conll: Path, tmp_path: Path) -> None:
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("ada 1 2\nlondon 3 4\n")
@@ -492,7 +509,7 @@ def test_predict_and_evaluate_write_predictions_for_the_format_of_the_task(
         assert Path("out.jsonl").read_text() == foreign
     assert_rejected(
         run("predict", "ner", conll, "--format", "task", "--tokenizer", "moses"),
-        "--tokenizer is for --format text only",
+        "--tokenizer and --language are for --format text only",
     )
 
 
@@ -652,6 +669,28 @@ def test_terminal_output_brackets_spans(run, trained: TrainedTask, monkeypatch) 
     assert " London]" in shown
 
 
+def test_terminal_output_shows_brackets_across_tokens(
+    run, trained: TrainedTask, monkeypatch
+) -> None:
+    """As markup, `[/b x]` closes a tag that is not open."""
+    Path("text.txt").write_text("see [/b x] [red Ada ] now\n")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    result = run("predict", "ner", "text.txt", "--tokenizer", "whitespace")
+    assert result.code == 0
+    plain = re.sub(r"\x1b\[[\d;]*m", "", result.out)
+    without_entities = re.sub(r"\[(PER|LOC) ", "", plain)
+    assert "see [/b x]" in without_entities
+
+
+def test_lines_before_one_that_cannot_be_read_are_predicted(run, trained: TrainedTask) -> None:
+    Path("text.txt").write_text(f"Ada left .\nJack left .\n{'x' * 1_100_000}\n")
+    result = run("predict", "ner", "text.txt")
+    assert_rejected(result, "text.txt, line 3: more than 1,000,000 bytes without a line break")
+    assert [json.loads(line)["text"] for line in result.out.splitlines()] == [
+        "Ada left .", "Jack left ."
+    ]  # fmt: skip
+
+
 def test_line_that_is_not_utf_8_gets_an_error(run, trained: TrainedTask) -> None:
     Path("text.txt").write_bytes(b"Ada left .\nAd\xff left .\nAda left .\n")
     records = list(map(json.loads, run("predict", "ner", "text.txt").out.splitlines()))
@@ -736,11 +775,23 @@ def test_test_scores_come_from_the_test_file(conll: Path, tmp_path: Path) -> Non
 def test_test_files_need_different_names(conll: Path, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     copy = shutil.copy(conll, tmp_path / "a")
-    with pytest.raises(InputError, match="several files have the same name"):
+    with pytest.raises(InputError, match="several files would have the same name"):
         train(tmp_path / "run", conll, BASELINE, test=[conll, conll, copy])
     with pytest.raises(TypeError, match="test: expected a path"):
         train(tmp_path / "run", conll, BASELINE, test=[1])
     assert not (tmp_path / "run").exists()
+
+
+def test_test_file_called_dev_does_not_replace_the_dev_scores(conll: Path, tmp_path: Path) -> None:
+    copy = shutil.copy(conll, tmp_path / "dev")
+    with pytest.raises(InputError, match=r"same name \(dev, test, dev\); rename a file"):
+        train(tmp_path / "run", conll, BASELINE, test=[conll, copy])
+
+
+def test_pipe_is_rejected_because_files_are_read_twice(conll: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe: expected a regular file"):
+        train(tmp_path / "run", conll, BASELINE, test=[tmp_path / "pipe"])
 
 
 def test_relative_path_of_the_bilm_is_made_absolute(
@@ -935,7 +986,7 @@ def test_invalid_commands_are_rejected(run, conll: Path, trained: TrainedTask) -
     )
     assert_rejected(
         run("train", "ner", *data, "-o", "x", "--no-elmo", "--set", "elmo.place=input"),
-        "--no-elmo contradicts elmo.place=input",
+        "elmo.place has two values: none, and input by --set",
     )
     assert_rejected(
         run("train", "ner", *data, "-o", "x", "-m", "nowhere"), "nowhere: no such model"
@@ -986,6 +1037,21 @@ def test_bilm_stays_frozen_and_is_not_saved(conll: Path, model: Path, tmp_path: 
     assert all(torch.equal(before[name], after[name]) for name in before)
     weights = load_task(tmp_path / "run", device="cpu").model.state_dict()
     assert not [name for name in weights if "bilm" in name]
+
+
+def test_baseline_has_no_precision(run, conll: Path, tmp_path: Path) -> None:
+    train(tmp_path / "run", conll, [*BASELINE, "training.epochs=1"])
+    result = run("predict", tmp_path / "run", "Ada left .", "--precision", "int8")
+    assert_rejected(result, "is a baseline, so it has no biLM to run in int8")
+
+
+@pytest.mark.parametrize(
+    ("option", "change"), [(["--seed", "1"], "training.seed=2"), (["-m", "x"], "elmo.model=y")]
+)
+def test_option_and_setting_must_agree(run, conll: Path, option: list[str], change: str) -> None:
+    command = ["train", "ner", "--train", conll, "--dev", conll, "-o", "run"]
+    name = change.partition("=")[0]
+    assert_rejected(run(*command, *option, "--set", change), f"{name} has two values: {option[1]}")
 
 
 def test_precision_applies_to_the_bilm(run, conll: Path, model: Path, tmp_path: Path) -> None:

@@ -63,8 +63,8 @@ def predict(
 
     from elmore.tasks import load_task
 
-    if file_format == "task" and tokenizer:
-        raise InputError("--tokenizer is for --format text only")
+    if file_format == "task" and (tokenizer or language):
+        raise InputError("--tokenizer and --language are for --format text only")
     is_text = _is_text(file)  # before the model is loaded: raises if there is no such file
     if file_format == "task" and is_text:
         raise InputError(f"{file}: no such file")

@@ -3,6 +3,7 @@
 import json
 import sys
 from contextlib import redirect_stdout
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -87,6 +88,7 @@ def train(
     from elmore.errors import InputError
     from elmore.tasks import read_task_config, train_task
     from elmore.tasks.show import show_report
+    from elmore.training.settings import flatten
 
     elmo_options = (elmo, layers, model, precision, finetune_bilm or None, lambda_)
     if no_elmo and any(option is not None for option in elmo_options):
@@ -103,8 +105,10 @@ def train(
     }
     given = [f"{name}={json.dumps(v)}" for name, v in options.items() if v is not None]
     config = read_task_config(task, recipe, [*given, *changes])
-    if no_elmo and config.elmo.place != "none":
-        raise InputError(f"--no-elmo contradicts elmo.place={config.elmo.place}")
+    settings = flatten(asdict(config))
+    for name, value in options.items():
+        if value is not None and settings[name] != value:
+            raise InputError(f"{name} has two values: {value}, and {settings[name]} by --set")
     # With --json, standard output holds nothing but the summary.
     with redirect_stdout(sys.stderr if json_output else sys.stdout):
         summary = train_task(

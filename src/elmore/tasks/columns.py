@@ -29,5 +29,10 @@ def read_sentences(path: Path) -> Iterator[list[Row]]:
 
 
 def split_columns(line: str) -> list[str]:
-    """Split a line at tabs if there are any, because then a column may contain a space."""
-    return [column.strip() for column in line.split("\t")] if "\t" in line else line.split()
+    """Split a line at tabs if there are any, because then a column may contain a space.
+
+    Other spaces, such as no-break spaces, are part of a word.
+    """
+    if "\t" in line:
+        return [column.strip(" ") for column in line.split("\t")]
+    return [column for column in line.split(" ") if column]

@@ -114,7 +114,7 @@ class FitConfig:
     patience: Annotated[int, at_least(1)] = 10
     """Early stopping: stop after this many epochs without improvement on the dev set."""
 
-    seed: Annotated[int, at_least(0)] = 0
+    seed: Annotated[int, at_least(0), at_most(2**63 - 1)] = 0
     """Seed of the initial weights, the order of the examples and dropout."""
 
     def __post_init__(self) -> None:

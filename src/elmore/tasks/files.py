@@ -31,9 +31,15 @@ class TaskFiles(NamedTuple):
         files = cls(_paths("train", train), Path(check_path("dev", dev)), tests)
         if not files.train:
             raise InputError("train: expected at least one file")
-        names = files.test_names()
+        names = ["dev", *files.test_names()]
         if len(set(names)) < len(names):
-            raise InputError(f"test: several files have the same name ({', '.join(names[1:])})")
+            raise InputError(
+                f"test: the scores of several files would have the same name ({', '.join(names)}); "
+                "rename a file"
+            )
+        for path in (*files.train, files.dev, *files.tests):
+            if path.exists() and not path.is_file():
+                raise InputError(f"{path}: expected a regular file")
         return files
 
     def test_names(self) -> list[str]:

@@ -14,16 +14,18 @@ _MIN_SUSPICIOUS = 5
 """Fewer classes than this may all be rare in a tiny dataset."""
 
 
-def check_classes(labels: Labels, num_examples: int) -> list[str]:
+def check_classes(task: Task[Any, Any, Any], labels: Labels, examples: Sequence[Any]) -> list[str]:
     """Return notes on the classes of the training examples of a classifier.
 
     Raises:
-        InputError: If there is one class only.
+        InputError: If there is no class, or one that all examples have.
     """
-    classes = labels.get("classes")
+    classes, num_examples = labels.get("classes"), len(examples)
     if classes is None:
         return []
-    if len(classes) < 2:
+    if not classes:
+        raise InputError("the training examples have no labels")
+    if len(classes) == 1 and all(map(task.gold_labels, examples)):
         raise InputError(
             f"all training examples have the label {classes[0]!r}; expected at least two classes"
         )
@@ -71,7 +73,7 @@ def check_labels(
             f"{source} has labels that are not in the training data and count as errors: "
             f"{_listing(unknown)}"
         )
-    if "classes" in labels and len(counts) == 1:
+    if "classes" in labels and len(counts) == 1 and all(gold):
         notes.append(f"all examples in {source} have the label {next(iter(counts))!r}")
     return notes
 

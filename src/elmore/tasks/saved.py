@@ -128,6 +128,8 @@ def load(
     index = WordIndex(words.new, known.words)
     if isinstance(bilm, PathLike | str) and config.elmo.place == "none":
         raise InputError(f"{folder} is a baseline, so it cannot use the biLM {bilm}")
+    if precision and config.elmo.place == "none":
+        raise InputError(f"{folder} is a baseline, so it has no biLM to run in {precision}")
     finetuned = str(folder / FOLDER) if config.elmo.finetune else None
     bilm = bilm or finetuned
     if config.elmo.place != "none" and not bilm and not _exists(config.elmo.model):

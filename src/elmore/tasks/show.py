@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any
 
 from rich.cells import cell_len
-from rich.markup import escape
+from rich.text import Text
 
 from elmore.tasks.spans import LabeledSpan
 
@@ -18,14 +18,22 @@ _COLORS = ("green", "yellow", "cyan", "magenta", "blue", "red")
 
 def mark_spans(tokens: Sequence[str], spans: Iterable[LabeledSpan]) -> str:
     """Put labeled brackets around spans, which may be nested: [PER Ada Lovelace] wrote ."""
-    # Shortest first: the brackets of a longer span go around those of the shorter ones in it.
-    spans = sorted(spans, key=lambda span: span.end - span.start)
-    words = [escape(token) for token in tokens]
-    for span in spans:
-        color = color_of(span.label)
-        words[span.start] = f"[{color}]\\[[bold]{escape(span.label)}[/bold] {words[span.start]}"
-        words[span.end - 1] += f"][/{color}]"
-    return " ".join(words)
+    # Longest first: the brackets of a longer span go around those of the shorter ones in it.
+    spans = sorted(spans, key=lambda span: span.start - span.end)
+    starts = dict[int, int]()
+    marked = Text()
+    for i, token in enumerate(tokens):
+        marked.append(" " if i else "")
+        for number, span in enumerate(spans):
+            if span.start == i:
+                starts[number] = len(marked)
+                marked.append("[").append(span.label, "bold").append(" ")
+        marked.append(token)
+        for number, span in reversed(list(enumerate(spans))):
+            if span.end == i + 1:
+                marked.append("]")
+                marked.stylize(color_of(span.label), starts[number])
+    return marked.markup
 
 
 def color_of(label: str) -> str:

@@ -108,7 +108,7 @@ def train_task(
     task = get_task(task) if isinstance(task, str) else task
     if not isinstance(config, task.config | None):
         raise TypeError(f"expected a {task.config.__name__} as config, got {type(config).__name__}")
-    config = _with_absolute_path(config or task.config())
+    config = _with_absolute_paths(config or task.config())
     files = TaskFiles.of(train, dev, test)
     report = _print_and(report) if progress else report
     folder = RunFolder(
@@ -237,7 +237,7 @@ def _check_labels(
 ) -> Labels:
     """Return the labels of the training examples; report labels that make scores misleading."""
     labels = task.labels(examples.train)
-    notes = check_classes(labels, len(examples.train))
+    notes = check_classes(task, labels, examples.train)
     notes += check_labels(task, labels, examples.dev, str(files.dev))
     for path, test in zip(files.tests, examples.tests, strict=True):
         notes += check_labels(task, labels, test, str(path))
@@ -274,8 +274,11 @@ def _read_vectors(config: WordsConfig) -> WordVectors:
     return WordVectors([], np.zeros((0, config.dim), np.float32))
 
 
-def _with_absolute_path(config: TaskConfig) -> TaskConfig:
-    """Make the path of the biLM absolute, so that the task can be loaded from any folder."""
+def _with_absolute_paths(config: TaskConfig) -> TaskConfig:
+    """Make the paths of biLM and word vectors absolute, so that they hold in any folder."""
+    if config.words.vectors:
+        vectors = str(Path(config.words.vectors).resolve())
+        config = replace(config, words=replace(config.words, vectors=vectors))
     path = Path(config.elmo.model)
     if not path.exists():  # an installed model; a wrong path fails on loading
         return config

@@ -119,7 +119,8 @@ class TrainedTask(NamedTuple):
             batch_size: Number of inputs that are processed together.
         """
         numbered = enumerate(inputs)
-        while batch := list(islice(numbered, batch_size)):
+        failure: list[InputError] = []
+        while batch := list(islice(_until_error(numbered, failure), batch_size)):
             parsed: list[Any] = []
             for i, item in batch:
                 try:
@@ -134,6 +135,8 @@ class TrainedTask(NamedTuple):
                     yield Outcome(None, None, str(example))
                 else:
                     yield Outcome(example, next(predictions))
+        if failure:
+            raise failure[0]
 
     def _example(self, item: Any, number: int = 0, tokenize: Tokenizer | None = None) -> Any:
         """Return an example as it is; parse a text, a list of tokens, a tuple or dict of texts."""
@@ -206,9 +209,9 @@ class TrainedTask(NamedTuple):
         Raises:
             InputError: If a tokenizer is named, but the task has its own.
         """
-        if name and self.task.has_own_tokenizer:
+        if (name or language) and self.task.has_own_tokenizer:
             raise InputError(
-                f"{self.task.name} has a tokenizer of its own, so {name} cannot be used"
+                f"{self.task.name} has a tokenizer of its own, so {name or language} cannot be used"
             )
         default = self.task.tokenization(self.config)
         if default is None and self.encode.layers is not None:
@@ -264,6 +267,14 @@ class TrainedTask(NamedTuple):
             **self.task.score(examples, predictions),
             **{name: table for name, table in tables.items() if table},
         }
+
+
+def _until_error(items: Iterator[Any], failure: list[InputError]) -> Iterator[Any]:
+    """Yield items up to one that cannot be read; keep its error for later."""
+    try:
+        yield from items
+    except InputError as error:
+        failure.append(error)
 
 
 def _texts_by_name(item: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]:

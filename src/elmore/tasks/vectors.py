@@ -48,6 +48,10 @@ def read_word_vectors(path: Path, *, max_words: int = MAX_WORDS) -> WordVectors:
         words, vectors = _read_text(path, max_words)
     if not words:
         raise InputError(f"{path} holds no word vectors")
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        word = words[int(finite.argmin())]
+        raise InputError(f"{path}: the vector of {word!r:.40} has a value that is not finite")
     return WordVectors(words[:max_words], vectors[:max_words])
 
 

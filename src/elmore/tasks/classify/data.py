@@ -6,12 +6,12 @@ label,text                               CSV: a header, then rows; fields may be
 """
 
 import csv
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from elmore.errors import InputError
+from elmore.tasks.json_input import parse_json
 from elmore.tasks.treebank import treebank_tokens
 from elmore.text.lines import read_lines
 from elmore.text.tokenize import Tokenizer
@@ -118,7 +118,7 @@ def read_labeled_texts(
         (text_column,) if text_column else _TEXT_COLUMNS,
     )
     lines = [(n, line) for n, line in enumerate(read_lines(path), 1) if line.strip()]
-    if ".csv" in path.suffixes[-2:]:
+    if ".csv" in map(str.lower, path.suffixes[-2:]):
         rows = _read_table(path, _split_csv(path), names)
     elif lines and lines[0][1].lstrip().startswith("{"):
         rows = _read_json_lines(path, lines, names)
@@ -196,9 +196,9 @@ def _read_json_lines(
 ) -> Iterator[LabeledText]:
     for number, line in lines:
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}, line {number}: not JSON ({error})") from error
+            row = parse_json(line)
+        except InputError as error:
+            raise InputError(f"{path}, line {number}: {error}") from error
         columns = names.find(row) if isinstance(row, dict) else []
         if not columns or not isinstance(row[columns[1]], str):
             raise InputError(

@@ -4,12 +4,12 @@
 pair_ID<TAB>sentence_A<TAB>sentence_B<TAB>entailment_judgment       a header, then rows
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from elmore.errors import InputError
+from elmore.tasks.json_input import parse_json
 from elmore.tasks.treebank import treebank_tokens, unescape
 from elmore.text.lines import read_lines
 from elmore.text.tokenize import Tokenizer
@@ -38,10 +38,11 @@ def read_pairs(path: Path, tokenize: Tokenizer) -> list[EntailmentExample]:
     for number, row in _read_rows(path):
         try:
             label = _first(row, _LABELS)
-            if label is None:
+            if label is None or not label.strip():
                 raise InputError(f"no label; expected one of {', '.join(_LABELS)}")
-            if label != _NO_LABEL:
-                examples.append(parse_pair(row, tokenize)._replace(label=label.lower()))
+            if label.strip() != _NO_LABEL:
+                label = label.strip().lower()
+                examples.append(parse_pair(row, tokenize)._replace(label=label))
         except InputError as error:
             raise InputError(f"{path}, line {number}: {error}") from error
     return examples
@@ -109,11 +110,3 @@ def _parse_row(line: str, columns: list[str], path: Path, number: int) -> dict[s
             f"header, got {len(fields)}"
         )
     return dict(zip(columns, fields, strict=False))
-
-
-def parse_json(line: str) -> dict[str, Any]:
-    """Parse a line that starts with {, so that valid JSON is an object."""
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError as error:
-        raise InputError(f"not a JSON object ({error})") from error

@@ -17,8 +17,9 @@ from elmore.tasks.classes import (
     show_class,
 )
 from elmore.tasks.entailment.config import EntailmentConfig
-from elmore.tasks.entailment.data import EntailmentExample, parse_json, parse_pair, read_pairs
+from elmore.tasks.entailment.data import EntailmentExample, parse_pair, read_pairs
 from elmore.tasks.entailment.model import ESIM, EntailmentBatch, balanced_weights
+from elmore.tasks.json_input import parse_json
 from elmore.tasks.task import Labels
 from elmore.tasks.words import WordEncoder, Words
 from elmore.text.sentences import Sentence

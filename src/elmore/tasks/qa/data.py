@@ -4,7 +4,6 @@
     {"question": TEXT, "answers": [{"text": TEXT, "answer_start": CHARACTER}]}]}]}]}
 """
 
-import json
 import lzma
 import zlib
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from elmore.errors import InputError
+from elmore.tasks.json_input import parse_json
 from elmore.tasks.qa.tokens import Tokens, tokenize
 from elmore.tasks.spans import Span
 from elmore.text.lines import open_bytes
@@ -55,8 +55,8 @@ def read_questions(path: Path, *, max_passage: int | None = None) -> list[QaExam
 def _read_json(path: Path) -> Any:
     with open_bytes(path) as file:
         try:
-            return json.loads(file.read().decode("utf-8-sig"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            return parse_json(file.read().decode("utf-8-sig"))
+        except (InputError, UnicodeDecodeError) as error:
             raise InputError(
                 f"{path}: expected JSON in the format of SQuAD 1.1 ({error})"
             ) from error

@@ -1,6 +1,5 @@
 """The task of question answering (section 4)."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 from rich.markup import escape
 
 from elmore.errors import InputError
+from elmore.tasks.json_input import parse_json
 from elmore.tasks.qa.config import QaConfig
 from elmore.tasks.qa.data import QaExample, read_questions
 from elmore.tasks.qa.model import Answer, QaBatch, Reader
@@ -37,6 +37,10 @@ class Qa(Task[QaExample, QaBatch, Answer]):
     def texts(self, example: QaExample) -> Sequence[Sentence]:
         """Return the sentences of the question and the passage."""
         return [*example.question.sentences, *example.passage.sentences]
+
+    def gold_labels(self, example: QaExample) -> list[str]:
+        """Return the texts of the gold answers."""
+        return example.answers
 
     def labels(self, examples: Sequence[QaExample]) -> Labels:
         """Return nothing: answers are spans of their passages."""
@@ -117,8 +121,8 @@ def _parse_line(line: str) -> tuple[str, str]:
             raise InputError(f"{expected}; got no tab in {line!r:.60}")
         return question.strip(), passage.strip()
     try:
-        item = json.loads(line)
-    except json.JSONDecodeError as error:
+        item = parse_json(line)
+    except InputError as error:
         raise InputError(f"{expected}; got {line!r:.60} ({error})") from error
     question, passage = item.get("question"), item.get("passage", item.get("context"))
     if not isinstance(question, str) or not isinstance(passage, str):
