@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import elmore
+from elmore.cli.pretrain import expand
 from elmore.pretrain import loop
 from tests.cli.conftest import assert_rejected
 from tests.cpu import int8_problem
@@ -76,6 +77,11 @@ def test_invalid_commands_are_rejected(run, text: Path) -> None:
     )
     assert_rejected(run("pretrain", "a.txt", "-o", "existing", *tiny), "existing exists already")
     assert_rejected(
+        run("pretrain", "a.txt", "-o", "x", "--heldout", "none.txt", *tiny), "none.txt: No such"
+    )
+    inside = ("--cache", "x/c", "--workers", "1", "--size", "tiny")
+    assert_rejected(run("pretrain", "a.txt", "-o", "x", *inside), "the cache x/c is inside x")
+    assert_rejected(
         run("pretrain", "a.txt", "-o", "x", *tiny, "--set", "training.lrr=1"), "did you mean"
     )
     assert_rejected(run("pretrain", "a.txt", "-o", "x", *tiny, "--resume"), "no run to resume")
@@ -95,6 +101,27 @@ def test_invalid_commands_are_rejected(run, text: Path) -> None:
     assert_rejected(run("finetune", "existing", "-o", "x"), "expected text files")
     assert_rejected(run("finetune", "existing", "a.txt", "-o", "x"), "existing contains no model")
     assert not Path("x").exists()
+
+
+def test_pattern_for_all_subfolders(text: Path) -> None:
+    Path("sub/deep").mkdir(parents=True)
+    for path in ("sub/1.txt", "sub/deep/2.txt"):
+        Path(path).touch()
+    assert expand((Path("sub/**/*.txt"),)) == [Path("sub/1.txt"), Path("sub/deep/2.txt")]
+
+
+def test_perplexity_reads_tokenized_text_as_the_run_did(run, text: Path) -> None:
+    """Oracle: the number of tokens in the lines, each of which is a sentence."""
+    lines = (f"The cat {n} came . It slept ." for n in range(40))
+    Path("tokens.txt").write_text("\n".join(lines))
+    settings = ("--set", "text.tokenizer=whitespace", "--set", "text.sentences=lines")
+    result = run("pretrain", "tokens.txt", "-o", "m", "--size", "tiny", *COMMON, *settings)
+    assert result.code == 0, result.err
+    tokenizer = ("--tokenizer", "whitespace", "--device", "cpu", "--json")
+    measured = json.loads(run("perplexity", "m", "tokens.txt", *tokenizer).out)
+    assert measured["tokens"] == 40 * (8 + 1)
+    split = json.loads(run("perplexity", "m", "tokens.txt", *tokenizer, "--sentences", "split").out)
+    assert split["tokens"] > measured["tokens"]
 
 
 def test_invalid_utf8_is_replaced_only_with_the_option(run, text: Path) -> None:

@@ -161,6 +161,16 @@ def test_another_starting_model_is_refused_on_resume(
         finetune(tmp_path / "other", [domain], tmp_path / "tuned", settings, resume=True, **common)
 
 
+def test_language_of_the_new_text_is_recorded(
+    domain: Path, tmp_path: Path, complete_run: Path
+) -> None:
+    changes = ("text.tokenizer=moses", "text.language=de", "training.epochs=1")
+    with pytest.warns(UserWarning, match="with moses for de, results may be worse"):
+        run(complete_run, domain, tmp_path / "de", *changes)
+    assert elmore.load(complete_run).language == "en"
+    assert elmore.load(tmp_path / "de").language == "de"
+
+
 def test_text_outside_the_vocabulary_is_reported(tmp_path: Path, complete_run: Path) -> None:
     foreign = tmp_path / "foreign.txt"
     foreign.write_text("".join(f"zq{i} zr{i} zs{i} zt{i}\n" for i in range(80)))

@@ -15,11 +15,12 @@ import torch
 from safetensors.torch import load_file
 
 import elmore
+from elmore.bilm.config import BiLMConfig
 from elmore.checkpoint.hdf5 import write_hdf5
 from elmore.checkpoint.language_model import read_language_model
 from elmore.errors import InputError
 from elmore.pretrain import loop
-from elmore.pretrain.config import PretrainConfig
+from elmore.pretrain.config import PretrainConfig, read_config
 from elmore.pretrain.run import pretrain
 from elmore.signals import InterruptedRunError
 from elmore.training.checkpoints import checkpoint_files
@@ -108,6 +109,11 @@ def test_model_survives_a_round_trip_through_hdf5(
     converted.mkdir()
     write_hdf5(elmore.load(run).bilm, converted / "weights.hdf5", converted / "options.json")
     assert elmore.load(converted).weights_hash == elmore.load(run).weights_hash
+    options = json.loads((converted / "options.json").read_text())
+    assert "dropout" not in options  # as in released ones
+    bilm = elmore.BiLM(replace(BiLMConfig.tiny(), dropout=0.3))
+    write_hdf5(bilm, converted / "weights.hdf5", converted / "options.json")
+    assert elmore.load(converted).bilm.config.dropout == 0.3
 
 
 def test_repeated_run_is_bit_identical(
@@ -290,6 +296,30 @@ def test_resuming_with_other_settings_is_rejected(
             [text], tmp_path / "run", other, cache=tmp_path / "c", workers=1, device="cpu",
             resume=True,
         )  # fmt: skip
+
+
+def test_resuming_may_change_only_settings_that_do_not_affect_the_weights(
+    text: Path, tmp_path: Path, config: PretrainConfig
+) -> None:
+    interrupted_run(text, tmp_path / "run", config)
+    resume = partial(
+        pretrain, [text], tmp_path / "run", cache=tmp_path / "c", workers=1, device="cpu",
+        resume=True,
+    )  # fmt: skip
+    for name in ("evaluations", "max_heldout"):
+        other = replace(config, run=replace(config.run, **{name: 7}))
+        with pytest.raises(InputError, match=f"other settings: run.{name} was"):
+            resume(config=other)
+    notes: list[str] = []
+    other = replace(config, run=replace(config.run, log_steps=3, checkpoint_minutes=1.0))
+    resume(config=other, max_minutes=60, report=lambda record: notes.append(record.get("note", "")))
+    assert "the time limit has changed, and with it the learning-rate schedule" in notes
+
+
+@pytest.mark.parametrize("change", ["training.seed=9223372036854775808", "training.epochs=1e300"])
+def test_numbers_out_of_range_are_rejected(change: str) -> None:
+    with pytest.raises(InputError, match=r"must be at most"):
+        read_config(size="tiny", changes=[change])
 
 
 def test_resuming_with_other_text_is_rejected(

@@ -305,3 +305,47 @@ def test_file_listed_several_times_counts_that_often(
     )
     counts = dict(zip(repeated.words(), repeated.counts.tolist(), strict=True))
     assert counts == dict(zip(expected.words(), expected.counts.tolist(), strict=True))
+
+
+def test_pipe_is_rejected_because_files_are_read_twice(text: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe: expected a regular file"):
+        encode_corpus([text, tmp_path / "pipe"], tmp_path / "cache", workers=1)
+
+
+def test_file_that_changes_while_it_is_encoded_is_not_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("The old text.\n")
+    encode = corpus_module._encode_files
+
+    def encode_changed(*arguments):
+        text.write_text("A new one.\n")
+        return encode(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(corpus_module, "_encode_files", encode_changed)
+        with pytest.raises(InputError, match="has changed while it was encoded"):
+            encode_corpus([text], tmp_path / "cache", workers=1)
+    text.write_text("The old text.\n")
+    corpus = encode_corpus([text], tmp_path / "cache", workers=1)
+    assert decoded_sentences(corpus) == [["<S>", "The", "old", "text", ".", "</S>"]]
+
+
+def test_file_listed_twice_differs_from_a_copy(tmp_path: Path) -> None:
+    """The order of the sentences, and so which are held out, is that of the arguments."""
+    for name, line in (("a", "first"), ("b", "first"), ("z", "last")):
+        (tmp_path / name).write_text(f"{line}\n")
+    a, b, z = (tmp_path / name for name in "abz")
+    order = {
+        files: [s[1] for s in decoded_sentences(encode_corpus(files, tmp_path / "c", workers=1))]
+        for files in ((a, b, z), (a, a, z))
+    }
+    fresh = {
+        files: [
+            s[1] for s in decoded_sentences(encode_corpus(files, tmp_path / f"c{i}", workers=1))
+        ]
+        for i, files in enumerate(order)
+    }
+    assert order == fresh

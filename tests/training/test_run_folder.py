@@ -171,3 +171,38 @@ def test_checkpoints_of_an_earlier_version_are_kept(folder: RunFolder) -> None:
         folder.newest_checkpoint(notes.append)
     assert list(folder.checkpoints.iterdir()) == [path]
     assert notes == []
+
+
+def test_new_run_behind_a_link_keeps_the_old_one_until_it_is_complete(
+    folder: RunFolder, tmp_path: Path
+) -> None:
+    complete(folder, "old")
+    link = RunFolder(tmp_path / "link", folder.last_file)
+    link.path.symlink_to(folder.path)
+    link.check(resume=False, overwrite=True)
+    link.create(Settings())
+    link.append_metrics({"step": 1})
+    assert link.path.is_symlink()
+    assert (tmp_path / ".run.previous" / folder.last_file).read_text() == "old"
+    (link.path / folder.last_file).write_text("new")
+    link.finish()
+    assert (folder.path / folder.last_file).read_text() == "new"
+    assert not (tmp_path / ".run.previous").exists()
+
+
+def test_run_that_was_moved_aside_by_a_killed_process_is_restored(folder: RunFolder) -> None:
+    complete(folder, "old")
+    folder.path.rename(folder.path.with_name(".run.previous"))  # killed before the next rename
+    with pytest.raises(InputError, match="run exists already"):
+        folder.check(resume=False, overwrite=False)
+    assert (folder.path / folder.last_file).read_text() == "old"
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_working_directory_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b")
+    with pytest.raises(InputError, match="would replace the working directory"):
+        RunFolder(Path(name), "model.bin").check(resume=False, overwrite=True)

@@ -125,6 +125,7 @@ CELL = "MultiRNNCell/Cell{}/LSTMCell"
 ONLY_CELL = "LSTMCell"
 """HDF5 path of the cell in a one-layer model written by bilm-tf, which cannot read it itself."""
 OPTIONS = "options.json"
+_DROPOUT = 0.1  # if options do not have it, as those for inference do not
 _MAX_COMPRESSION = 100
 HASH = "elmore_weights_hash"
 """HDF5 attribute of weights that elmore has written: the result of `hash_weights`."""
@@ -267,7 +268,7 @@ def config_from_options(
             # Both 0 and null disable clipping in the released code.
             cell_clip=float(lstm.get("cell_clip") or 0) or None,
             projection_clip=float(lstm.get("proj_clip") or 0) or None,
-            dropout=float(options.get("dropout", 0.1)),
+            dropout=float(options.get("dropout", _DROPOUT)),
         )
     except KeyError as error:
         raise InputError(f"{path}: the key {error} is missing; expected ELMo options") from error
@@ -395,4 +396,6 @@ def options_from_config(config: BiLMConfig) -> dict[str, Any]:
         }
     else:
         options["n_tokens_vocab"] = config.vocab_size
+    if config.dropout != _DROPOUT:
+        options["dropout"] = config.dropout
     return options

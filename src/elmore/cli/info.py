@@ -126,7 +126,7 @@ def _read_card(folder: Path) -> str | None:
     from elmore.checkpoint.pretrained import CARD
 
     path = folder / CARD
-    return path.read_text(encoding="utf-8").strip() if path.is_file() else None
+    return path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else None
 
 
 def _print_models(models: Sequence[dict[str, Any]]) -> None:

@@ -1,5 +1,6 @@
 """`elmore perplexity`: evaluate a language model on text."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +13,7 @@ def perplexity(
     *files: Path,
     tokenizer: Tokenizer = None,
     language: Language = None,
-    sentences: Literal["split", "lines"] = "split",
+    sentences: Literal["split", "lines"] | None = None,
     device: str = "auto",
     replace_invalid: ReplaceInvalid = False,
     json_output: Json = False,
@@ -26,7 +27,8 @@ def perplexity(
     Args:
         model: Directory written by `elmore pretrain` or `elmore finetune`.
         files: Text files.
-        sentences: Split each line into sentences, or treat each line as one sentence.
+        sentences: Split each line into sentences, or treat each line as one sentence. By default,
+            tokenized text (the tokenizer whitespace) has one per line, and other text is split.
         device: Where to compute: auto, cpu, cuda or cuda:NUMBER.
     """
     from elmore.checkpoint.language_model import read_language_model
@@ -39,8 +41,11 @@ def perplexity(
     paths = expand(files)
     saved = read_language_model(model)
     config = TextConfig(
-        tokenizer=tokenizer, language=language, sentences=sentences, replace_invalid=replace_invalid
+        tokenizer=tokenizer, language=language, replace_invalid=replace_invalid
     ).for_model(saved.tokenization)
+    if sentences is None:
+        sentences = "lines" if config.tokenizer == "whitespace" else "split"
+    config = replace(config, sentences=sentences)
     text = (words for path in paths for words in read_sentences(path, config))
     result = measure_perplexity(
         saved.model.to(find_device(device)),

@@ -128,7 +128,8 @@ def expand(files: tuple[Path, ...]) -> list[Path]:
     paths: list[Path] = []
     for file in files:
         # Not Path.glob, which rejects absolute patterns.
-        matches = [str(file)] if file.exists() else sorted(glob(str(file)))  # noqa: PTH207
+        found = sorted(glob(str(file), recursive=True))  # noqa: PTH207
+        matches = [str(file)] if file.exists() else found
         if not matches:
             raise InputError(f"{file}: no such file")
         paths += map(Path, matches)

@@ -32,7 +32,7 @@ class VocabularyConfig:
 class TrainingConfig:
     """Optimizer, learning-rate schedule and batches."""
 
-    epochs: Annotated[float, POSITIVE] = 1.0
+    epochs: Annotated[float, POSITIVE, at_most(10**6)] = 1.0
     """Passes over the text."""
 
     streams: Annotated[int, at_least(1), at_most(10**6)] = 256
@@ -75,7 +75,7 @@ class TrainingConfig:
     accumulate: Annotated[int, at_least(1)] = 1
     """Gradient accumulation: compute each batch in this many parts, to save memory."""
 
-    seed: Annotated[int, at_least(0)] = 0
+    seed: Annotated[int, at_least(0), at_most(2**63 - 1)] = 0
     """Seed of the initial weights, the order of the text, dropout and negative samples."""
 
     def __post_init__(self) -> None:

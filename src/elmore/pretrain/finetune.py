@@ -19,7 +19,7 @@ from elmore.errors import InputError, require
 from elmore.pretrain.config import PretrainConfig, RunConfig, TrainingConfig
 from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining, new_model
-from elmore.pretrain.run import CACHE, finish, run_folder, train
+from elmore.pretrain.run import CACHE, check_files, finish, run_folder, train
 from elmore.progress import Progress
 from elmore.schema import POSITIVE_OR_INF, check
 from elmore.text.corpus import encode_corpus
@@ -68,6 +68,7 @@ def finetune(
     with lock(output), folder.explain_interruption(resume=resume):
         inputs = (find_model(model), options, heldout, *files)
         folder.check(resume=resume, overwrite=overwrite, inputs=inputs)
+        check_files(output, cache, heldout)
         saved = read_pretrained(model, options=options, with_softmax=True)
         config = replace(
             config, bilm=saved.bilm.config, text=config.text.for_model(saved.tokenization)
@@ -112,7 +113,7 @@ def finetune(
         heldout_scores = _train(run, report, resume=resume)
         # Text that was already tokenized does not tell how to tokenize other text.
         used = config.text.tokenization if config.text.tokenizer != "whitespace" else None
-        tokenization = saved.tokenization or used
+        tokenization = used or saved.tokenization
         return finish(
             run,
             files,

@@ -1,6 +1,7 @@
 """Checkpoints of a pre-training run: everything that the next step depends on."""
 
 import json
+import math
 import zlib
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,6 +23,9 @@ from elmore.training.run_folder import Report
 
 if TYPE_CHECKING:
     from elmore.pretrain.loop import Pretraining
+
+_NEUTRAL = ("checkpoint_minutes", "log_steps", "tensorboard")
+"""Settings in `RunConfig` that do not affect the weights, so a resumed run may change them."""
 
 
 def save_checkpoint(run: "Pretraining") -> None:
@@ -47,6 +51,7 @@ def save_checkpoint(run: "Pretraining") -> None:
         "seconds": run.seconds,
         "best": run.best,
         "bad_evaluations": run.bad_evaluations,
+        "max_seconds": run.max_seconds if math.isfinite(run.max_seconds) else None,
     }
     tensors = {f"{part}.{k}": v for part, named in parts.items() for k, v in named.items()}
     write_checkpoint(run.folder.checkpoints, run.step, Checkpoint(tensors, metadata))
@@ -59,10 +64,14 @@ def restore_checkpoint(run: "Pretraining", report: Report) -> None:
         InputError: If the run was started with other settings or other text.
     """
     saved = read_config(run.folder.settings)
-    run.folder.require_settings(replace(saved, run=run.config.run), run.config)
+    of_run = {name: getattr(run.config.run, name) for name in _NEUTRAL}
+    run.folder.require_settings(replace(saved, run=replace(saved.run, **of_run)), run.config)
     newest = run.folder.newest_checkpoint(report)
     if newest:
         _load(run, *newest)
+        before = newest[1].metadata.get("max_seconds") or math.inf
+        if before != run.max_seconds:
+            report({"note": "the time limit has changed, and with it the learning-rate schedule"})
     if run.processes.first:
         run.folder.drop_metrics_after("step", run.step)
     from_start = "no checkpoint yet: starting from the beginning"
@@ -95,7 +104,7 @@ def _identity(run: "Pretraining") -> dict[str, Any]:
     """Return everything the weights depend on; a checkpoint is refused if it differs."""
     return {
         **json.loads(json.dumps(asdict(run.config))),
-        "run": {"patience": run.config.run.patience},  # the others do not affect the weights
+        "run": {"patience": run.config.run.patience},  # `require_settings` compares the others
         "start": run.start_hash,
         "corpus": run.corpus.folder.name,
         "sentences": zlib.crc32(run.sentences.data),

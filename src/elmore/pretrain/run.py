@@ -18,7 +18,7 @@ from elmore.atomic import lock
 from elmore.checkpoint.directory import CONFIG, SOFTMAX, VOCABULARY, WEIGHTS, write_directory
 from elmore.checkpoint.hdf5 import round_for_hdf5
 from elmore.device import find_device
-from elmore.errors import require
+from elmore.errors import InputError, require
 from elmore.pretrain.config import PretrainConfig
 from elmore.pretrain.heldout import read_heldout
 from elmore.pretrain.loop import Pretraining
@@ -87,6 +87,7 @@ def pretrain(
     ):
         if processes.first:
             folder.check(resume=resume, overwrite=overwrite, inputs=(*files, heldout))
+            check_files(output, cache, heldout)
         else:
             report = _ignore  # one process reports for all
         corpus = processes.rank_zero_first(
@@ -107,6 +108,14 @@ def pretrain(
         if not processes.first:
             return {}
         return finish(run, files, report, config.text.tokenization, heldout=heldout_scores)
+
+
+def check_files(output: Path, cache: Path | None, heldout: Path | None) -> None:
+    """Raise an error, before the text is encoded, if held-out text or the cache cannot be used."""
+    if heldout is not None:
+        heldout.stat()  # raises if it does not exist
+    if cache is not None and cache.resolve().is_relative_to(output.resolve()):
+        raise InputError(f"the cache {cache} is inside {output}, which a new run replaces")
 
 
 def run_folder(path: Path) -> RunFolder:

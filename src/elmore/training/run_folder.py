@@ -69,7 +69,8 @@ class RunFolder:
 
     @property
     def _previous(self) -> Path:
-        return self.path.with_name(f".{self.path.name}.previous")
+        path = self.path.resolve()  # of a link to a folder, the folder
+        return path.with_name(f".{path.name}.previous")
 
     def check(
         self, *, resume: bool, overwrite: bool, inputs: Iterable[Path | str | None] = ()
@@ -81,6 +82,8 @@ class RunFolder:
             overwrite: Replace an earlier run.
             inputs: Files and folders that the run reads and must not replace; None is ignored.
         """
+        if not self.path.exists() and self._previous.exists():
+            self._previous.replace(self.path.resolve())  # killed while it was replaced
         if resume:
             if self.complete:
                 self.finish()  # it may have been killed before that
@@ -89,6 +92,11 @@ class RunFolder:
                 raise InputError(f"there is no run to resume in {self.path}; start a new one")
             remove_leftovers_in(self.path)
             return
+        if Path.cwd().is_relative_to(self.path.resolve()):
+            raise InputError(
+                f"a new run would replace the working directory, {self.path.resolve()}; choose "
+                "another folder"
+            )
         own = (self.settings.name, self._metrics.name, self.checkpoints.name, self.last_file)
         contents = (*own, *self.results)
         refuse_existing(self.path, overwrite=overwrite, contents=contents, inputs=inputs)
@@ -109,7 +117,7 @@ class RunFolder:
                 write_json(temporary / name, content)
             if self.complete:
                 shutil.rmtree(self._previous, ignore_errors=True)
-                self.path.replace(self._previous)
+                self.path.resolve().replace(self._previous)
 
     @contextmanager
     def explain_interruption(self, *, resume: bool) -> Iterator[None]:
