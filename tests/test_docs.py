@@ -260,8 +260,8 @@ def test_korean_readme_states_the_numbers_of_the_readme_and_of_the_korean_card()
     assert korean <= english | card
 
 
-def test_code_layout_in_the_readme_is_complete() -> None:
-    blocks = blocks_of(ROOT / "README.md")
+def test_code_layout_is_complete() -> None:
+    blocks = blocks_of(ROOT / "docs" / "code-layout.md")
     [tree] = [block.body for block in blocks if block.body.startswith("src/elmore/")]
     files = [file.relative_to(SOURCE).as_posix() for file in SOURCE.rglob("*.py") if has_code(file)]
     assert sorted(paths_in(tree)) == sorted(files)
@@ -284,6 +284,15 @@ def paths_in(tree: str) -> Iterator[str]:
             folders.append(name)
         else:
             yield "".join(folders) + name
+
+
+def test_code_layout_in_the_readme_has_parts_that_exist() -> None:
+    blocks = blocks_of(ROOT / "README.md")
+    [tree] = [block.body for block in blocks if block.body.startswith("src/elmore/")]
+    parts = [line.split()[0] for line in tree.splitlines()[1:]]
+    assert all((SOURCE / part).exists() for part in parts)
+    folders = {f"{folder.parent.name}/" for folder in SOURCE.glob("*/__init__.py")}
+    assert folders <= set(parts)
 
 
 def test_every_symbol_in_the_paper_map_exists() -> None:
