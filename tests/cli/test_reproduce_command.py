@@ -83,7 +83,10 @@ def test_tasks_are_trained(run, folder: Path) -> None:
             ["--only", "wsd", "--datasets", "sick"],
             "datasets are selected, but no evaluation with training",
         ),
-        (["--only", "table1", "--set", "training.seed=7"], "training.seed cannot be set for all"),
+        (
+            ["--only", "table1", "--set", "training.seed=7"],
+            "training.seed cannot be set; use the option seeds",
+        ),
         (["--only", "table1", "--vectors", "none.txt"], "none.txt: no such file of word vectors"),
         (["--only", "table1", "--options", "x.json"], "training does not accept --options"),
         (["--only", "table1", "--minutes", "0"], "minutes must be positive, got 0.0"),

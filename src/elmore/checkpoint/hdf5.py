@@ -1,17 +1,16 @@
-"""Read and write the format of the released models: options.json and HDF5 weights.
+"""Read and write the files of the released models: options.json and HDF5 weights.
 
-The format is that of bilm-tf, which AllenNLP also reads. A list of rules maps each HDF5 dataset to
-parameters of `BiLM`.
+The format is that of bilm-tf, which AllenNLP also reads.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import h5py
 import numpy as np
@@ -24,108 +23,18 @@ from elmore.bilm.model import BiLM
 from elmore.checkpoint.build import build, on_meta_device
 from elmore.checkpoint.directory import VOCABULARY
 from elmore.checkpoint.hash import hash_json, hash_weights, hash_words
+from elmore.checkpoint.hdf5_rules import CELL, ONLY_CELL, Rule, rules
+from elmore.checkpoint.released_options import (
+    OPTIONS,
+    config_from_options,
+    options_from_config,
+)
 from elmore.errors import InputError, as_input_error
 from elmore.schema import from_mapping, read_json
 from elmore.text.characters import NUM_CHARACTERS
 from elmore.text.tokenize import Tokenization
 from elmore.text.vocabulary import Vocabulary
 
-
-class Rule(NamedTuple):
-    """Maps the HDF5 dataset `theirs` to the parameters `ours`, and back."""
-
-    theirs: str
-    ours: tuple[str, ...]
-    read: Callable[[Tensor], tuple[Tensor, ...]]
-    write: Callable[..., Tensor]
-
-
-def same(theirs: str, ours: str) -> Rule:
-    """Map a dataset to a parameter without a change."""
-    return Rule(theirs, (ours,), lambda x: (x,), lambda x: x)
-
-
-def transposed(theirs: str, ours: str) -> Rule:
-    """Map a matrix to its transpose: TensorFlow computes x @ W, PyTorch x @ W.T."""
-    return Rule(theirs, (ours,), lambda x: (x.T,), lambda x: x.T)
-
-
-def convolution(theirs: str, ours: str) -> Rule:
-    """Map a convolution: (1, width, in, out) <-> (out, in, width)."""
-    return Rule(
-        theirs, (ours,), lambda x: (x[0].permute(2, 1, 0),), lambda x: x.permute(2, 1, 0)[None]
-    )
-
-
-def table(theirs: str, ours: str) -> Rule:
-    """Map an embedding table. Ours has a row for the padding id 0; theirs starts at id 1."""
-    return Rule(
-        theirs, (ours,), lambda x: (torch.cat([torch.zeros_like(x[:1]), x]),), lambda x: x[1:]
-    )
-
-
-def gates(theirs: str, ours: str, in_dim: int) -> Rule:
-    """Map one matrix (in + out, 4H), gates i g f o, to input and recurrent ones, gates i f g o."""
-    return Rule(
-        theirs,
-        (f"{ours}.input.weight", f"{ours}.recurrent.weight"),
-        lambda x: (swap_gates(x[:in_dim].T), swap_gates(x[in_dim:].T)),
-        lambda i, r: torch.cat([swap_gates(i).T, swap_gates(r).T]),
-    )
-
-
-def gate_bias(theirs: str, ours: str) -> Rule:
-    """Map the bias of the gates. TensorFlow adds 1 to the forget gate at run time; ours has it."""
-
-    def add_to_forget_gate(x: Tensor, value: int) -> Tensor:
-        i, f, g, o = x.chunk(4)
-        return torch.cat([i, f + value, g, o])
-
-    return Rule(
-        theirs,
-        (f"{ours}.input.bias",),
-        lambda x: (add_to_forget_gate(swap_gates(x), 1),),
-        lambda x: swap_gates(add_to_forget_gate(x, -1)),
-    )
-
-
-def swap_gates(x: Tensor) -> Tensor:
-    """Reorder gates along the first axis: [i g f o] <-> [i f g o]."""
-    i, second, third, o = x.chunk(4)
-    return torch.cat([i, third, second, o])
-
-
-def rules(config: BiLMConfig, cell: str) -> Iterator[Rule]:
-    """Yield one rule per dataset; `cell` is the HDF5 path of a layer, as a format string."""
-    if config.vocab_size is not None:
-        yield table("embedding", "encode.embed.weight")
-    else:
-        yield table("char_embed", "encode.embed.weight")
-        for n in range(len(config.filters)):
-            yield convolution(f"CNN/W_cnn_{n}", f"encode.convs.{n}.weight")
-            yield same(f"CNN/b_cnn_{n}", f"encode.convs.{n}.bias")
-        for n in range(config.num_highways):
-            for ours, theirs in (("gate", "carry"), ("transform", "transform")):
-                path = f"encode.highways.{n}.{ours}"
-                yield transposed(f"CNN_high_{n}/W_{theirs}", f"{path}.weight")
-                yield same(f"CNN_high_{n}/b_{theirs}", f"{path}.bias")
-        if config.project_filters:
-            yield transposed("CNN_proj/W_proj", "encode.project.weight")
-            yield same("CNN_proj/b_proj", "encode.project.bias")
-    for direction, lstms in enumerate(("forward_lstms", "backward_lstms")):
-        for n in range(config.num_layers):
-            ours, theirs = f"{lstms}.{n}", f"RNN_{direction}/RNN/{cell.format(n)}"
-            yield gates(f"{theirs}/W_0", ours, config.dim)
-            yield gate_bias(f"{theirs}/B", ours)
-            if config.project_cells:
-                yield transposed(f"{theirs}/W_P_0", f"{ours}.project.weight")
-
-
-CELL = "MultiRNNCell/Cell{}/LSTMCell"
-ONLY_CELL = "LSTMCell"
-"""HDF5 path of the cell in a one-layer model written by bilm-tf, which cannot read it itself."""
-OPTIONS = "options.json"
-_DROPOUT = 0.1  # if options do not have it, as those for inference do not
 _MAX_COMPRESSION = 100
 HASH = "elmore_weights_hash"
 """HDF5 attribute of weights that elmore has written: the result of `hash_weights`."""
@@ -224,58 +133,6 @@ def _read_weights(
         yield from zip(rule.ours, rule.read(value), strict=True)
 
 
-def config_from_options(
-    options: Mapping[str, Any], path: Path, file: Mapping[str, Any], cell: str
-) -> BiLMConfig:
-    """Convert options.json to a configuration; unknown keys are ignored.
-
-    Whether the model has projections is not in the options, so it is read from the weights.
-
-    Raises:
-        InputError: If these are not the options of a bidirectional ELMo model.
-    """
-    if not isinstance(options.get("lstm"), dict):
-        raise InputError(f"{path} has no section 'lstm'; expected ELMo's options.json")
-    if options.get("bidirectional") is False:
-        raise InputError(f"{path} describes a forward language model; expected a bidirectional one")
-    lstm, cnn = options["lstm"], options.get("char_cnn")
-    token_encoder: dict[str, Any]
-    try:
-        if cnn is not None and ("char_embed" in file or "embedding" not in file):
-            token_encoder = {
-                "max_characters": int(cnn.get("max_characters_per_token", 50)),
-                "char_dim": int(cnn["embedding"]["dim"]),
-                "filters": tuple((int(width), int(count)) for width, count in cnn["filters"]),
-                "activation": cnn.get("activation", "relu"),
-                "num_highways": int(cnn.get("n_highway") or 0),
-                "project_filters": "CNN_proj/W_proj" in file,
-            }
-        elif "embedding" in file:
-            token_encoder = {"vocab_size": len(file["embedding"])}
-        else:
-            raise InputError(
-                "no section 'char_cnn', as in a word-input model, but the weights have no dataset "
-                "'embedding'. Do the two files belong together?"
-            )
-        return BiLMConfig(
-            **token_encoder,
-            dim=int(lstm["projection_dim"]),
-            cell_dim=int(lstm["dim"]),
-            project_cells=f"RNN_0/RNN/{cell.format(0)}/W_P_0" in file,
-            num_layers=int(lstm.get("n_layers", 1)),
-            # False is the default of the released training code.
-            residual=bool(lstm.get("use_skip_connections", False)),
-            # Both 0 and null disable clipping in the released code.
-            cell_clip=float(lstm.get("cell_clip") or 0) or None,
-            projection_clip=float(lstm.get("proj_clip") or 0) or None,
-            dropout=float(options.get("dropout", _DROPOUT)),
-        )
-    except KeyError as error:
-        raise InputError(f"{path}: the key {error} is missing; expected ELMo options") from error
-    except (AttributeError, OverflowError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: {error}") from error
-
-
 def read_hdf5_text(options: Path) -> tuple[Tokenization | None, str | None]:
     """Read how the training text was tokenized, and the hash of the vocabulary, if it has one.
 
@@ -371,31 +228,3 @@ def _with_all_projections(bilm: BiLM) -> tuple[BiLMConfig, dict[str, Tensor]]:
         for lstms, n in product(("forward_lstms", "backward_lstms"), range(config.num_layers)):
             state[f"{lstms}.{n}.project.weight"] = torch.eye(config.dim)
     return replace(config, project_filters=True, project_cells=True), state
-
-
-def options_from_config(config: BiLMConfig) -> dict[str, Any]:
-    """Convert a configuration to released options, as used for inference."""
-    options: dict[str, Any] = {
-        "lstm": {
-            "dim": config.cell_dim,
-            "projection_dim": config.dim,
-            "n_layers": config.num_layers,
-            "cell_clip": config.cell_clip,
-            "proj_clip": config.projection_clip if config.project_cells else None,
-            "use_skip_connections": config.residual,
-        }
-    }
-    if config.vocab_size is None:
-        options["char_cnn"] = {
-            "embedding": {"dim": config.char_dim},
-            "filters": [list(pair) for pair in config.filters],
-            "n_highway": config.num_highways,
-            "n_characters": NUM_CHARACTERS,
-            "max_characters_per_token": config.max_characters,
-            "activation": config.activation,
-        }
-    else:
-        options["n_tokens_vocab"] = config.vocab_size
-    if config.dropout != _DROPOUT:
-        options["dropout"] = config.dropout
-    return options

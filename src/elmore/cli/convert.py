@@ -45,8 +45,9 @@ def convert(
     """
     from elmore.atomic import lock, refuse_existing
     from elmore.checkpoint.directory import VOCABULARY, new_directory, write_directory
-    from elmore.checkpoint.hdf5 import OPTIONS, write_hdf5, written_by_elmore
+    from elmore.checkpoint.hdf5 import write_hdf5, written_by_elmore
     from elmore.checkpoint.pretrained import find_model, read_pretrained
+    from elmore.checkpoint.released_options import OPTIONS
     from elmore.errors import InputError
 
     inputs = (find_model(model), options, vocab)

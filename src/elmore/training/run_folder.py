@@ -33,6 +33,10 @@ Report = Callable[[dict[str, Any]], None]
 """Receives each line of metrics.jsonl, and `{"note": ...}` for messages to the user."""
 
 
+NO_CHECKPOINT = "no checkpoint can be used"
+"""Start of the error message of a run that cannot be resumed."""
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """The folder of one run.
@@ -206,9 +210,7 @@ class RunFolder:
                     path.rename(path.with_suffix(".damaged"))
         damaged = [f"{path} is damaged" for path in self.checkpoints.glob("*.damaged")]
         if errors or damaged:
-            raise InputError(
-                f"no checkpoint can be used: {[*errors, *damaged][0]}. Start the run again."
-            )
+            raise InputError(f"{NO_CHECKPOINT}: {[*errors, *damaged][0]}. Start the run again.")
         return None
 
     def finish(self, *, keep_checkpoints: bool = False) -> None:

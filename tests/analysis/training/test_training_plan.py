@@ -136,8 +136,8 @@ def test_plan_has_the_precision_and_the_hash_of_the_models(
     [
         ({"finetuned": frozenset({"snil"})}, "unknown dataset 'snil'; expected any of squad, snli"),
         ({"seeds": 0}, "the number of seeds must be at least 1, got 0"),
-        ({"settings": ("training.seed=7",)}, "training.seed cannot be set for all runs; choose se"),
-        ({"settings": ("elmo.model=x",)}, "elmo.model cannot be set for all runs; choose the mod"),
+        ({"settings": ("training.seed=7",)}, "training.seed cannot be set; use the option seeds"),
+        ({"settings": ("elmo.model=x",)}, "elmo.model cannot be set; use the option model"),
         ({"bilms": {"baseline": Bilm("x", "h")}}, "several models, or the baseline, are called ba"),
         ({"bilms": {"a b": Bilm("x", "h"), "a_b": Bilm("y", "h")}}, "are called a_b; rename"),
     ],

@@ -24,12 +24,12 @@ _QUICK = ("training.epochs=2",)
 _BASELINE = "baseline"
 _OPTIONS = {
     "training.seed": "seeds",
-    "elmo.model": "the model",
-    "elmo.precision": "the precision of the model",
-    "elmo.finetune": "the datasets to fine-tune on",
-    "words.vectors": "the word vectors",
+    "elmo.model": "model",
+    "elmo.precision": "precision",
+    "elmo.finetune": "finetune",
+    "words.vectors": "vectors",
 }
-"""Settings that cannot be changed for all runs, and what to choose instead."""
+"""Settings that have an option of their own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +102,7 @@ class Plan:
         for setting in self.settings:
             name = setting.partition("=")[0].strip()
             if name in _OPTIONS:
-                raise InputError(f"{name} cannot be set for all runs; choose {_OPTIONS[name]}")
+                raise InputError(f"{name} cannot be set; use the option {_OPTIONS[name]} instead")
         names = Counter(map(_as_file_name, (_BASELINE, *self.bilms, *self.transformers)))
         name, count = names.most_common(1)[0]
         if count > 1:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from elmore.atomic import is_locked, write_text
 from elmore.errors import InputError
+from elmore.training.run_folder import NO_CHECKPOINT
 
 Show = Callable[[str], None]
 
@@ -33,7 +34,6 @@ _DELAY = 60.0
 _POLL = 0.1  # seconds
 _BACKGROUND_POLL = 1.0  # seconds; rarely, because checking a lock takes it for a moment
 _ATTEMPTS = 2
-_NO_CHECKPOINT = "no checkpoint can be used"  # in the message of a run that cannot resume
 _LAST_FILE = "task.json"  # of a finished run
 _NO_TIME = "not finished: too little time left"
 
@@ -181,7 +181,7 @@ def run_jobs(
                     show(f"{job.name}: stopped by the time limit; the next call resumes it")
                 else:
                     fail(job, process.reason())
-                    if _NO_CHECKPOINT in process.reason():
+                    if NO_CHECKPOINT in process.reason():
                         cannot_resume.add(job.name)
                     if attempts[job.name] < _ATTEMPTS:
                         not_before[job.name] = time.monotonic() + _DELAY
