@@ -41,7 +41,7 @@ _OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|not enough memo
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Return whether the reason of an error is too little memory.
+    """Return whether an error means that memory ran out.
 
     PyTorch raises `RuntimeError` on a CPU, and a subclass of it on a GPU.
     """

@@ -45,7 +45,7 @@ def test_figure1_has_scores_by_share(figures: list[Figure]) -> None:
         "100 % of the training data": {baseline: [60, 60], elmo: [70, 60]},
     }
     assert findings == (
-        "SNLI (accuracy): ELMo with 1% of the data is better than the baseline with 10%: "
+        "SNLI (accuracy): ELMo with 1 % of the data is better than the baseline with 10 %: "
         "undecided (+2.00; 1 pair of runs).",
         "SNLI (accuracy): the baseline has its best dev score after 1.5 epochs; ELMo exceeds it "
         "after 3.0; in 1 of 2 seeds, ELMo does not exceed it (all training data, mean over 2 "
@@ -68,7 +68,7 @@ def test_figure1_has_scores_by_share(figures: list[Figure]) -> None:
     ("with_few", "verdict"),
     [
         ((40, 41.5), "confirmed (+3.00; 95 % interval 3.00 to 3.00, 2 pairs of runs)"),
-        ((51, 50), "not tested, because more data hardly help the baseline here (50.50 with 1%,"),
+        ((51, 50), "not tested, because more data hardly helps the baseline here (50.50 with 1 %,"),
     ],
 )
 def test_figure1_needs_a_baseline_that_learns(with_few: tuple[float, ...], verdict: str) -> None:
@@ -81,7 +81,7 @@ def test_figure1_needs_a_baseline_that_learns(with_few: tuple[float, ...], verdi
         "snli-tiny-share_0.01-1": result(55),
     }
     [sentence] = measure_figure1(PLAN, results).findings
-    assert f"better than the baseline with 10%: {verdict}" in sentence
+    assert f"better than the baseline with 10 %: {verdict}" in sentence
 
 
 def test_figure1_has_at_least_six_points_from_a_thousandth_to_all() -> None:

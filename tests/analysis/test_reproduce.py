@@ -346,7 +346,7 @@ def test_table_of_trained_tasks_has_figures_and_says_what_is_missing(
     assert "such as `i`, `'s`, `n't`, `1`, `2018`." in words
     names = [f"wnut17-{kind}-{n}" for kind in ("baseline", "tiny") for n in (0, 1)]
     runs = "wnut17 (baseline, tiny; seeds 0, 1)"
-    assert f"No result of {runs}: failed: no memory (exit code 1)." in missing
+    assert f"No results for {runs}: failed: no memory (exit code 1)." in missing
     assert any("squad not found; source: https://" in sentence for sentence in missing)
     assert outcomes.failed == dict.fromkeys(names, "no memory (exit code 1)")
     assert outcomes.unfinished == []
@@ -415,10 +415,10 @@ def test_quick_run_does_not_replace_results_of_a_full_one(
     assert {path: path.read_bytes() for path in out.rglob("*.json")} == before
 
 
-def test_table_without_a_row_is_not_run(
+def test_table_without_rows_is_reported_as_not_run(
     model: Model, data: Path, tmp_path: Path, training: Training
 ) -> None:
-    """Of fine-tuning, only the runs that are not fine-tuned have finished."""
+    """Only the runs without fine-tuning have finished."""
     write_data(data, "srl")
     records = tmp_path / "out" / "runs"
     reproduce(model, select_parts(["table1"]), data, tmp_path / "out", training=training)

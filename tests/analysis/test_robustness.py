@@ -39,13 +39,14 @@ def test_scores_by_kind_and_share() -> None:
     }
     assert scores["as it is"]["+ ELMo (tiny)"] == [95, 94]
     assert "character CNN" in note
+    claim = "NER loses less F1 with ELMo"
     assert list(findings) == [
-        "Typos, 10 %: NER loses less F1 with ELMo: confirmed (+9.75; 95 % interval 6.57 to 12.93, "
-        "2 pairs of runs).",
-        "Case, 10 %: NER loses less F1 with ELMo: refuted (-9.50; 95 % interval -15.85 to -3.15, "
-        "2 pairs of runs).",
-        "Unseen words, 10 %: NER loses less F1 with ELMo: undecided (+0.00; 95 % interval -12.71 "
-        "to 12.71, 2 pairs of runs).",
+        f"With 10 % noise (typos), {claim}: confirmed (+9.75; 95 % interval 6.57 to 12.93, 2 pairs "
+        "of runs).",
+        f"With 10 % noise (case), {claim}: refuted (-9.50; 95 % interval -15.85 to -3.15, 2 pairs "
+        "of runs).",
+        f"With 10 % noise (unseen words), {claim}: undecided (+0.00; 95 % interval -12.71 to "
+        "12.71, 2 pairs of runs).",
     ]
 
 

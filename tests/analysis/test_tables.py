@@ -192,10 +192,10 @@ def test_table2_compares_all_layers_with_the_last() -> None:
             "EWT SRL (F1)": [83, 85.1], "EWT SRL, paper": "84.8",
         },
     }  # fmt: skip
-    better = "is better than the last layer only"
+    better = "are better than the last one"
     assert list(findings) == [
-        f"EWT SRL: all layers, lambda = 1, {better}: undecided (+1.00; 1 pair of runs).",
-        f"EWT SRL: all layers, lambda = 0.001, {better}: confirmed (+2.05; 95 % interval 1.41 to "
+        f"EWT SRL: all layers (lambda = 1) {better}: undecided (+1.00; 1 pair of runs).",
+        f"EWT SRL: all layers (lambda = 0.001) {better}: confirmed (+2.05; 95 % interval 1.41 to "
         "2.69, 2 pairs of runs).",
     ]
 
@@ -226,7 +226,9 @@ def test_table3_compares_positions(both: list[float], verdict: str) -> None:
     results = variants(tiny=[82, 81], **{"tiny-place_both": both, "tiny-place_output": [80, 80]})
     scores, _, [found], _ = measure_table3(PLAN, results)
     assert [row["EWT SRL (F1)"] for row in scores.values()] == [[82, 81], both, [80, 80]]
-    assert found.startswith(f"EWT SRL: input only is best: {verdict}")
+    assert found.startswith(
+        f"EWT SRL: input only is better than the best other of each seed: {verdict}"
+    )
 
 
 def test_table3_compares_sick_with_snli_in_the_paper() -> None:
@@ -240,8 +242,8 @@ def test_table3_compares_sick_with_snli_in_the_paper() -> None:
     assert [row["SICK (accuracy)"] for row in scores.values()] == [[84], [85], [82]]
     assert not any("SICK, paper" in row for row in scores.values())
     assert found == (
-        "SICK: input and output is best, as on SNLI in the paper: undecided (+1.00; 1 pair of "
-        "runs)."
+        "SICK: input and output is better than the best other of each seed, as on SNLI in the "
+        "paper: undecided (+1.00; 1 pair of runs)."
     )
 
 

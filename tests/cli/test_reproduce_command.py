@@ -61,7 +61,7 @@ def test_tasks_are_trained(run, folder: Path) -> None:
     report = Path("report/report.md").read_text()
     assert "![Relative error reduction by ELMo." in report
     runs = "squad (baseline-training.epochs_1, model-training.epochs_1; seed 0)"
-    assert f"- No result of {runs}: not run: " in report
+    assert f"- No results for {runs}: not run: " in report
     assert Path("report/report.html").read_text().count("<svg") == 2
     record = json.loads(Path("report/runs/conll2003-model-training.epochs_1-0.json").read_text())
     assert record["metrics"]["elmo"].keys() == {"input"}
@@ -81,7 +81,7 @@ def test_tasks_are_trained(run, folder: Path) -> None:
         ),
         (
             ["--only", "wsd", "--datasets", "sick"],
-            "datasets are selected, but no evaluation with training",
+            "datasets can only be selected for evaluations with training",
         ),
         (
             ["--only", "table1", "--set", "training.seed=7"],

@@ -64,9 +64,12 @@ def test_reads_tables_with_a_header(tmp_path: Path, header: str) -> None:
     ("text", "message"),
     [
         ('{"gold_label": "neutral"', "line 1: not JSON"),
-        ('{"sentence1": "a", "sentence2": "b"}', "line 1: no label; expected one of gold_label"),
+        ('{"sentence1": "a", "sentence2": "b"}', "line 1: no label; expected one in gold_label"),
         ('{"gold_label": " ", "sentence1": "a", "sentence2": "b"}', "line 1: no label; expected"),
-        ('{"gold_label": "neutral", "sentence1": "\\ud800", "sentence2": "b"}', "line 1: not JSON"),
+        (
+            '{"gold_label": "neutral", "sentence1": "\\ud800", "sentence2": "b"}',
+            "line 1: the unpaired",
+        ),
         ('{"gold_label": "neutral", "sentence1": "a"}', "line 1: no sentence; .*sentence2"),
         (
             '{"gold_label": 1, "sentence1": "a", "sentence2": "b"}',

@@ -14,9 +14,17 @@ def test_json_is_parsed(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", '{"a": "\\ud800"}', '{"\\uDFFF": 1}', "[" * 100_000, "1" * 5_000]
+    ("text", "message"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("1" * 5_000, "not JSON"),
+        ('{"a": "\\ud800"}', r"the unpaired surrogate \\ud800 is not a character"),
+        ('{"\\uDFFF": 1}', r"the unpaired surrogate \\udfff is not a character"),
+    ],
 )
-def test_other_text_is_rejected_in_one_line(text: str) -> None:
-    with pytest.raises(InputError, match="not JSON") as caught:
+def test_other_text_is_rejected_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
         parse_json(text)
     assert "\n" not in str(caught.value)

@@ -986,7 +986,7 @@ def test_invalid_commands_are_rejected(run, conll: Path, trained: TrainedTask) -
     )
     assert_rejected(
         run("train", "ner", *data, "-o", "x", "--no-elmo", "--set", "elmo.place=input"),
-        "elmo.place has two values: none, and input by --set",
+        "conflicting values of elmo.place: none by its option, input by --set",
     )
     assert_rejected(
         run("train", "ner", *data, "-o", "x", "-m", "nowhere"), "nowhere: no such model"
@@ -1051,7 +1051,10 @@ def test_baseline_has_no_precision(run, conll: Path, tmp_path: Path) -> None:
 def test_option_and_setting_must_agree(run, conll: Path, option: list[str], change: str) -> None:
     command = ["train", "ner", "--train", conll, "--dev", conll, "-o", "run"]
     name = change.partition("=")[0]
-    assert_rejected(run(*command, *option, "--set", change), f"{name} has two values: {option[1]}")
+    assert_rejected(
+        run(*command, *option, "--set", change),
+        f"conflicting values of {name}: {option[1]} by its option",
+    )
 
 
 def test_precision_applies_to_the_bilm(run, conll: Path, model: Path, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_max_words_keeps_the_first_words(files: dict[str, Path]) -> None:
         ("e.bin", b"2 2\nthe " + VECTORS[0].tobytes(), "ends within a word"),
         ("f.bin", b"1 2\nthe \0\0", "ends after 0 of 1 words"),
         ("g.npz", b"not an archive", "expected the arrays `words` and `vec`"),
-        ("k.txt", b"the 1 2\nof nan 2\n", "the vector of 'of' has a value that is not finite"),
+        ("k.txt", b"the 1 2\nof nan 2\n", "the vector of 'of' contains NaN or infinity"),
     ],
 )
 def test_damaged_files_are_rejected(

@@ -326,7 +326,7 @@ def test_file_that_changes_while_it_is_encoded_is_not_cached(
 
     with monkeypatch.context() as patched:
         patched.setattr(corpus_module, "_encode_files", encode_changed)
-        with pytest.raises(InputError, match="has changed while it was encoded"):
+        with pytest.raises(InputError, match="changed while it was being encoded"):
             encode_corpus([text], tmp_path / "cache", workers=1)
     text.write_text("The old text.\n")
     corpus = encode_corpus([text], tmp_path / "cache", workers=1)

@@ -199,10 +199,10 @@ def test_run_that_was_moved_aside_by_a_killed_process_is_restored(folder: RunFol
 
 
 @pytest.mark.parametrize("name", [".", ".."])
-def test_working_directory_is_not_replaced(
+def test_folder_that_contains_the_working_directory_is_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a" / "b")
-    with pytest.raises(InputError, match="would replace the working directory"):
+    with pytest.raises(InputError, match="is or contains the working directory"):
         RunFolder(Path(name), "model.bin").check(resume=False, overwrite=True)

@@ -51,7 +51,7 @@ def checksums(paths: Sequence[Path], folder: Path) -> dict[str, str]:
 
 
 def _absolute(path: Path) -> Path:
-    """Return the absolute path without `..`. Links are kept, unlike by `Path.resolve`."""
+    """Return the absolute path without `..`. Unlike `Path.resolve`, do not follow links."""
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 

@@ -27,10 +27,10 @@ class Part:
 
     title: str
     folder: str = ""
-    """Folder below the folder of all data that the patterns in `files` refer to."""
+    """Subfolder of the data folder in which the patterns in `files` are looked up."""
 
     files: tuple[str | Path, ...]
-    """Patterns of its files, which may be compressed, or paths of files that users have named."""
+    """Patterns of its files, which may be compressed; or paths that the user has named."""
 
     measure: Callable[[Model, Sequence[Path]], Result]
     """Returns the scores, given the paths of its files in the order of `files`."""

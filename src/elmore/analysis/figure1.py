@@ -57,15 +57,15 @@ def _compare_shares(plan: Plan, results: Results, dataset: str) -> list[str]:
     if not gains:
         return []
     claim = (
-        f"{DATASETS[dataset].heading}: ELMo with {_FEW:.0%} of the data is better than the "
-        f"baseline with {_MANY:.0%}"
+        f"{DATASETS[dataset].heading}: ELMo with {100 * _FEW:g} % of the data is better than the "
+        f"baseline with {100 * _MANY:g} %"
     )
     by_data = differences(baseline[_FEW], baseline[_MANY])
     if by_data and interval(by_data).low <= 0:
         few, many = (statistics.mean(baseline[share].values()) for share in _COMPARED)
         return [
-            f"{claim}: not tested, because more data hardly help the baseline here "
-            f"({few:.2f} with {_FEW:.0%}, {many:.2f} with {_MANY:.0%})."
+            f"{claim}: not tested, because more data hardly helps the baseline here "
+            f"({few:.2f} with {100 * _FEW:g} %, {many:.2f} with {100 * _MANY:g} %)."
         ]
     return [judge_gain(claim, gains)]
 

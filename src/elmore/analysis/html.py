@@ -12,7 +12,7 @@ from elmore.analysis.report import (
     NO_RESULT,
     NOTES,
     QUICK,
-    data_files,
+    evaluations_by_file,
     is_quick,
     render_conditions,
     render_details,
@@ -84,7 +84,7 @@ def render_html(
         ("no-result", NO_RESULT): [_text(f"{name}: {why}") for name, why in problems.items()],
         ("data", DATA): [
             f"<code>{escape(file)}</code> {sha256} ({escape(', '.join(names))})"
-            for (file, sha256), names in data_files(records).items()
+            for (file, sha256), names in evaluations_by_file(records).items()
         ],
     }
     titles = {name: record["title"] for name, record in records.items()}

@@ -171,8 +171,8 @@ PARTS: dict[str, Part | TrainingPart] = {
         runs=finetuning_runs,
         measure=measure_finetuning,
         about="Perplexity of held-out sentences of the task's training text before and after "
-        "fine-tuning, and dev scores in percent of runs with the same seeds: mean and standard "
-        "deviation.",
+        "fine-tuning, and dev scores in percent: mean and standard deviation over seeds. Without "
+        "fine-tuning, only seeds that were also fine-tuned are shown.",
         published="Peters et al. (2018), appendix. Perplexities depend on the vocabulary, so those "
         "of different models cannot be compared.",
     ),
@@ -260,7 +260,7 @@ PARTS: dict[str, Part | TrainingPart] = {
         plot=plot_encoder_tasks,
         about="Test scores in percent with the same task models: mean and standard deviation over "
         "seeds. The encoders are not trained with the task; their layers are mixed with learned "
-        "weights and enter beside the word vectors. Settings are those of ELMo.",
+        "weights and concatenated with the word vectors. The settings were chosen for ELMo.",
     ),
 }
 """All evaluations by name."""

@@ -42,7 +42,7 @@ def render_report(records: Mapping[str, dict[str, Any]], problems: Mapping[str, 
         NO_RESULT: [f"{name}: {reason}" for name, reason in problems.items()],
         DATA: [
             f"`{file}` {sha256} ({', '.join(names)})"
-            for (file, sha256), names in data_files(records).items()
+            for (file, sha256), names in evaluations_by_file(records).items()
         ],
     }
     sections += [_render_list(f"## {title}", lines) for title, lines in lists.items() if lines]
@@ -52,7 +52,7 @@ def render_report(records: Mapping[str, dict[str, Any]], problems: Mapping[str, 
 def split_notes(
     records: Mapping[str, dict[str, Any]],
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Return the records without the notes that several have, and those notes."""
+    """Return the records without the notes that several of them share, and the shared notes."""
     counts = Counter(note for record in records.values() for note in record["notes"])
     shared = [note for note, count in counts.items() if count > 1]
     own = {
@@ -62,8 +62,8 @@ def split_notes(
     return own, shared
 
 
-def data_files(records: Mapping[str, dict[str, Any]]) -> dict[tuple[str, str], list[str]]:
-    """Return the evaluations that read a file, by its name and its checksum."""
+def evaluations_by_file(records: Mapping[str, dict[str, Any]]) -> dict[tuple[str, str], list[str]]:
+    """Return the names of the evaluations that read a file, by its name and its checksum."""
     files: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for name, record in records.items():
         for file in record["conditions"]["data"].items():

@@ -90,7 +90,8 @@ def reproduce(
         show: Called with messages about the progress.
 
     Raises:
-        InputError: If a dataset is selected that none of the evaluations trains on.
+        InputError: If a dataset is selected that none of the evaluations trains on, or if a quick
+            run would replace results of a full run.
     """
     if training:
         _check_datasets(parts, training)
@@ -207,7 +208,7 @@ def _check_datasets(parts: Mapping[str, Part | TrainingPart], training: Training
     if unused := (resources.datasets or frozenset()) - used:
         if not used:
             raise InputError(
-                "datasets are selected, but no evaluation with training, such as table1"
+                "datasets can only be selected for evaluations with training, such as table1"
             )
         names = ", ".join(name for name in DATASETS if name in used)
         quick = " in a quick run" if plan.quick else ""
@@ -285,15 +286,15 @@ def _describe_missing(runs: list[TrainingRun], trained: Trained) -> list[str]:
             seeds[trained.problems[key], run.dataset, variant].append(run.seed)
     variants: defaultdict[str, defaultdict[tuple[str, str], list[str]]]
     variants = defaultdict(lambda: defaultdict(list))
-    for (reason, dataset, variant), of_variant in seeds.items():
-        variants[reason][dataset, describe_seeds(of_variant)].append(variant)
+    for (reason, dataset, variant), numbers in seeds.items():
+        text = f"seed{'s' * (len(numbers) > 1)} {describe_seeds(numbers)}"
+        variants[reason][dataset, text].append(variant)
     sentences = []
     for reason, groups in variants.items():
-        of_datasets = (
-            f"{dataset} ({', '.join(of_dataset)}; seed{'s' * (not numbers.isdigit())} {numbers})"
-            for (dataset, numbers), of_dataset in groups.items()
+        missing = (
+            f"{dataset} ({', '.join(names)}; {text})" for (dataset, text), names in groups.items()
         )
-        sentences.append(f"No result of {', '.join(of_datasets)}: {reason}.")
+        sentences.append(f"No results for {', '.join(missing)}: {reason}.")
     return sentences
 
 

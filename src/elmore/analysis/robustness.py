@@ -34,7 +34,7 @@ def measure_robustness(plan: Plan, results: Results) -> Result:
         most = Noise(kind, PERCENT[-1])
         without, with_elmo = (_losses(plan, results, bilm, most) for bilm in (None, plan.bilm))
         if gains := differences(with_elmo, without):
-            claim = f"{kind.capitalize()}, {most.percent} %: NER loses less F1 with ELMo"
+            claim = f"With {most.percent} % noise ({kind}), NER loses less F1 with ELMo"
             findings.append(judge_gain(claim, gains))
     notes = ("The baseline has a character CNN beside GloVe, as all NER models here do.",)
     return Result(rows, {}, tuple(findings), notes)

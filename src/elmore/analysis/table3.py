@@ -45,7 +45,7 @@ def measure_table3(plan: Plan, results: Results) -> Result:
             if all(seed in other for other in scores.values())
         }
         if gains := differences(best_other, of_paper):
-            claim = f"{DATASETS[dataset].title}: {paper} is best"
+            claim = f"{DATASETS[dataset].title}: {paper} is better than the best other of each seed"
             if compared != dataset:
                 claim += f", as on {DATASETS[compared].title} in the paper"
             findings.append(judge_gain(claim, gains))

@@ -116,7 +116,7 @@ def reproduce(
     if any(trained) and (model.options or model.vocab):
         raise InputError(
             "training does not accept --options and --vocab; convert the model with "
-            "`elmore convert` first, or choose evaluations without training by --only"
+            "`elmore convert` first, or choose evaluations without training with --only"
         )
     # Training runs load the model themselves and should have the GPU to themselves.
     embedder = (replace(model, device="cpu") if all(trained) else model).load()

@@ -108,7 +108,9 @@ def train(
     settings = flatten(asdict(config))
     for name, value in options.items():
         if value is not None and settings[name] != value:
-            raise InputError(f"{name} has two values: {value}, and {settings[name]} by --set")
+            raise InputError(
+                f"conflicting values of {name}: {value} by its option, {settings[name]} by --set"
+            )
     # With --json, standard output holds nothing but the summary.
     with redirect_stdout(sys.stderr if json_output else sys.stdout):
         summary = train_task(

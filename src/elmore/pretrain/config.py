@@ -100,8 +100,8 @@ class RunConfig:
     """Share of the sentences to hold out, if no held-out text is given."""
 
     max_heldout: Annotated[int, at_least(1)] = 2000
-    """Maximum number of sentences that `heldout` holds out. Of held-out text that is given,
-    evaluations use so many, and the final one all."""
+    """Maximum number of sentences that `heldout` holds out. If held-out text is given, evaluations
+    use up to this many of its sentences, and the final evaluation uses all of them."""
 
     evaluations: Annotated[int, at_least(1)] = 10
     """Number of times perplexity is measured during a run."""

@@ -29,9 +29,9 @@ def read_sentences(path: Path) -> Iterator[list[Row]]:
 
 
 def split_columns(line: str) -> list[str]:
-    """Split a line at tabs if there are any, because then a column may contain a space.
+    """Split a line at tabs or, if there are none, at spaces.
 
-    Other spaces, such as no-break spaces, are part of a word.
+    Between tabs, a column may contain spaces. No-break spaces and the like are part of a word.
     """
     if "\t" in line:
         return [column.strip(" ") for column in line.split("\t")]

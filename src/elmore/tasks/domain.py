@@ -86,10 +86,10 @@ def finetune_bilm(
 
 
 def batch_rows(sentences: Sequence[str]) -> int:
-    """Return the rows of a batch for a text.
+    """Return the number of rows of a batch, between 16 and 512.
 
-    A small text needs many small steps. A large one gets larger batches, so that an epoch has about
-    a thousand steps.
+    Small texts need many small steps. Batches grow with the text, so that an epoch of a large one
+    has about a thousand steps.
     """
     tokens = sum(len(line.split()) for line in sentences)
     rows = tokens // (TRAINING.window * _STEPS_PER_EPOCH)

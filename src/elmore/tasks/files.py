@@ -39,7 +39,7 @@ class TaskFiles(NamedTuple):
             )
         for path in (*files.train, files.dev, *files.tests):
             if path.exists() and not path.is_file():
-                raise InputError(f"{path}: expected a regular file")
+                raise InputError(f"{path}: expected a regular file, because it is read twice")
         return files
 
     def test_names(self) -> list[str]:

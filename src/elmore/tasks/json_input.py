@@ -13,12 +13,18 @@ def parse_json(text: str) -> Any:
     """Parse JSON.
 
     Raises:
-        InputError: If the text is not JSON, or has half of a surrogate pair, which is no character.
+        InputError: If the text is not JSON, or contains an unpaired surrogate.
     """
     try:
         value = json.loads(text)
-        if _SURROGATE.search(text):
-            json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON ({error})") from error
+    if _SURROGATE.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            surrogate = f"\\u{ord(error.object[error.start]):x}"
+            raise InputError(
+                f"the unpaired surrogate {surrogate} is not a character; UTF-8 cannot encode it"
+            ) from error
     return value

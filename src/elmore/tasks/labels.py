@@ -18,7 +18,7 @@ def check_classes(task: Task[Any, Any, Any], labels: Labels, examples: Sequence[
     """Return notes on the classes of the training examples of a classifier.
 
     Raises:
-        InputError: If there is no class, or one that all examples have.
+        InputError: If no example has a label, or all have the same one.
     """
     classes, num_examples = labels.get("classes"), len(examples)
     if classes is None:

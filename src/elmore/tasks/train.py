@@ -275,7 +275,7 @@ def _read_vectors(config: WordsConfig) -> WordVectors:
 
 
 def _with_absolute_paths(config: TaskConfig) -> TaskConfig:
-    """Make the paths of biLM and word vectors absolute, so that they hold in any folder."""
+    """Make the paths of biLM and word vectors absolute, so that they work from any folder."""
     if config.words.vectors:
         vectors = str(Path(config.words.vectors).resolve())
         config = replace(config, words=replace(config.words, vectors=vectors))

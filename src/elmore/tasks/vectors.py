@@ -51,7 +51,7 @@ def read_word_vectors(path: Path, *, max_words: int = MAX_WORDS) -> WordVectors:
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         word = words[int(finite.argmin())]
-        raise InputError(f"{path}: the vector of {word!r:.40} has a value that is not finite")
+        raise InputError(f"{path}: the vector of {word!r:.40} contains NaN or infinity")
     return WordVectors(words[:max_words], vectors[:max_words])
 
 

@@ -165,7 +165,7 @@ def encode_corpus(
     check("workers", workers, at_least(1), optional=True)
     for path in files:
         if path.exists() and not path.is_file():
-            raise InputError(f"{path}: expected a regular file")  # it is read twice
+            raise InputError(f"{path}: expected a regular file, because it is read twice")
     folder = cache / _fingerprint(files, config)
     if not folder.exists():
         cache.mkdir(parents=True, exist_ok=True)
@@ -178,7 +178,7 @@ def encode_corpus(
                     _write(temporary, track(chunks, "thousand lines encoded", progress), files)
                     if _fingerprint(files, config) != folder.name:
                         raise InputError(
-                            "a text file has changed while it was encoded; run the command again"
+                            "a text file changed while it was being encoded; run the command again"
                         )
     return Corpus(folder)
 
@@ -193,7 +193,7 @@ def _fingerprint(files: Sequence[Path], config: TextConfig) -> str:
     digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16)
     numbers = {path: number for number, path in reversed(list(enumerate(files)))}
     for path in files:
-        digest.update(str(numbers[path]).encode())  # which files are listed several times
+        digest.update(str(numbers[path]).encode())  # listed twice, it is encoded once
         digest.update(path.suffix.encode())  # decides how the file is decompressed
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "blake2b").digest())

@@ -73,7 +73,7 @@ class RunFolder:
 
     @property
     def _previous(self) -> Path:
-        path = self.path.resolve()  # of a link to a folder, the folder
+        path = self.path.resolve()  # follows a link to its target
         return path.with_name(f".{path.name}.previous")
 
     def check(
@@ -81,13 +81,16 @@ class RunFolder:
     ) -> None:
         """Raise `InputError` unless a run can be started here, or resumed with `resume`.
 
+        A run that a killed process had moved aside is restored.
+
         Args:
             resume: Resume an interrupted run.
             overwrite: Replace an earlier run.
             inputs: Files and folders that the run reads and must not replace; None is ignored.
         """
         if not self.path.exists() and self._previous.exists():
-            self._previous.replace(self.path.resolve())  # killed while it was replaced
+            # A process was killed between moving the old run aside and creating the new one.
+            self._previous.replace(self.path.resolve())
         if resume:
             if self.complete:
                 self.finish()  # it may have been killed before that
@@ -98,8 +101,8 @@ class RunFolder:
             return
         if Path.cwd().is_relative_to(self.path.resolve()):
             raise InputError(
-                f"a new run would replace the working directory, {self.path.resolve()}; choose "
-                "another folder"
+                f"a new run would replace {self.path.resolve()}, which is or contains the working "
+                "directory; choose another folder"
             )
         own = (self.settings.name, self._metrics.name, self.checkpoints.name, self.last_file)
         contents = (*own, *self.results)

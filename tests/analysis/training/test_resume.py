@@ -1,4 +1,4 @@
-"""An interrupted call with the trainer of elmore. Oracle: a call that is not interrupted."""
+"""`train_missing`, interrupted and called again. Oracle: a call that is not interrupted."""
 
 import json
 import subprocess
@@ -52,7 +52,7 @@ def call(folder: Path, output: str) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-c", _CALL, output], cwd=folder)
 
 
-def test_interrupted_run_gives_the_same_record(data: Path) -> None:
+def test_interrupted_run_gives_the_same_scores(data: Path) -> None:
     assert call(data, "whole").wait(120) == 0
     interrupted = call(data, "parts")
     end = time.monotonic() + 60

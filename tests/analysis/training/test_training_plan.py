@@ -138,8 +138,14 @@ def test_plan_has_the_precision_and_the_hash_of_the_models(
         ({"seeds": 0}, "the number of seeds must be at least 1, got 0"),
         ({"settings": ("training.seed=7",)}, "training.seed cannot be set; use the option seeds"),
         ({"settings": ("elmo.model=x",)}, "elmo.model cannot be set; use the option model"),
-        ({"bilms": {"baseline": Bilm("x", "h")}}, "several models, or the baseline, are called ba"),
-        ({"bilms": {"a b": Bilm("x", "h"), "a_b": Bilm("y", "h")}}, "are called a_b; rename"),
+        (
+            {"bilms": {"baseline": Bilm("x", "h")}},
+            "the name baseline is that of several models, or re",
+        ),
+        (
+            {"bilms": {"a b": Bilm("x", "h"), "a_b": Bilm("y", "h")}},
+            "the name a_b is that of several models",
+        ),
     ],
 )
 def test_invalid_plans_are_rejected(arguments: dict, message: str) -> None:

@@ -89,7 +89,7 @@ class Records:
             **self._conditions(run),
             "torch": metrics.pop("torch"),
             "hardware": metrics.pop("hardware"),
-            # of a resumed run, all epochs, without the start of earlier processes
+            # of a resumed run: of all epochs, without the startup of earlier processes
             "seconds": round(max(metrics["total_seconds"], metrics["seconds"]), 1),
         }
         record = {

@@ -22,7 +22,7 @@ from elmore.training.settings import flatten
 
 _QUICK = ("training.epochs=2",)
 _BASELINE = "baseline"
-_OPTIONS = {
+_OPTION_INSTEAD = {
     "training.seed": "seeds",
     "elmo.model": "model",
     "elmo.precision": "precision",
@@ -101,12 +101,15 @@ class Plan:
         check("the number of seeds", self.seeds, at_least(1), optional=True)
         for setting in self.settings:
             name = setting.partition("=")[0].strip()
-            if name in _OPTIONS:
-                raise InputError(f"{name} cannot be set; use the option {_OPTIONS[name]} instead")
+            if option := _OPTION_INSTEAD.get(name):
+                raise InputError(f"{name} cannot be set; use the option {option} instead")
         names = Counter(map(_as_file_name, (_BASELINE, *self.bilms, *self.transformers)))
         name, count = names.most_common(1)[0]
         if count > 1:
-            raise InputError(f"several models, or the baseline, are called {name}; rename a folder")
+            raise InputError(
+                f"the name {name} is that of several models, or reserved for the baseline; rename "
+                "the folder of a model"
+            )
 
     @property
     def bilm(self) -> str:

@@ -87,11 +87,14 @@ def train_missing(
 
     Args:
         plan: The plan of the runs.
-        runs: The runs. Those with the same name are trained once.
+        runs: The runs. Identical ones are trained once.
         data: Folder of all data.
         output: Folder for records and unfinished runs.
         resources: What the runs may use.
         show: Called with messages about the progress.
+
+    Raises:
+        InputError: If two different runs have the same name.
     """
     wanted: dict[str, TrainingRun] = {}
     for run in runs:

@@ -15,7 +15,7 @@ from elmore.text.lines import read_lines
 from elmore.text.tokenize import Tokenizer
 
 _SENTENCES = (("sentence1", "sentence_A", "premise"), ("sentence2", "sentence_B", "hypothesis"))
-_LABELS = ("gold_label", "entailment_judgment", "entailment_label")
+_LABEL_FIELDS = ("gold_label", "entailment_judgment", "entailment_label")
 _NO_LABEL = "-"
 """Label of pairs without agreement among annotators, which are skipped as in SNLI's paper."""
 
@@ -37,9 +37,9 @@ def read_pairs(path: Path, tokenize: Tokenizer) -> list[EntailmentExample]:
     examples = []
     for number, row in _read_rows(path):
         try:
-            label = _first(row, _LABELS)
+            label = _first(row, _LABEL_FIELDS)
             if label is None or not label.strip():
-                raise InputError(f"no label; expected one of {', '.join(_LABELS)}")
+                raise InputError(f"no label; expected one in {' or '.join(_LABEL_FIELDS)}")
             if label.strip() != _NO_LABEL:
                 label = label.strip().lower()
                 examples.append(parse_pair(row, tokenize)._replace(label=label))
@@ -93,7 +93,7 @@ def _read_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 def _parse_header(line: str, path: Path, number: int) -> list[str]:
     columns = line.split("\t")
-    if any(set(names).isdisjoint(columns) for names in (*_SENTENCES, _LABELS)):
+    if any(set(names).isdisjoint(columns) for names in (*_SENTENCES, _LABEL_FIELDS)):
         raise InputError(
             f"{path}, line {number}: expected JSON lines with gold_label, sentence1 and "
             "sentence2, or a tab-separated header with sentence_A, sentence_B and "
